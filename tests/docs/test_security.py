@@ -64,11 +64,15 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "F22 secrets on a command line": ("Spark's settings (`spark.conf`) are on the command line",),
     "L1 output of functions": ("A function can overwrite, but not truncate",),
     "L2 a silent caller of the port of secrets": ("connects to the port of functions' secrets",),
-    "L3 health for strangers": ("A stranger can read the reasons",),
+    "L3 health for strangers": (
+        "tests/unit/server/test_answers.py::test_only_callers_with_a_token_get_the_reasons_of_bad_health",
+    ),
     "L4 a tool that runs code": ("An agent that approves tools",),
     "L5 folders of others": ("`caraway up --data` trusts the folder",),
     "L6 a token to whoever listens": ("Commands send `CARAWAY_TOKEN`",),
-    "L7 lost counts of refusals": ("A refusal that can't be written to the audit log",),
+    "L7 lost counts of refusals": (
+        "tests/unit/server/test_access.py::test_refusals_that_could_not_be_written_are_written_later",
+    ),
     "L8 positions ahead of topics": ("positions of sources and indexes in Postgres are then ahead",),
     "L9 archives after a power failure": ("Files of an archive in a folder may be lost",),
     "L10 records that indexes skip": ("A record that an index can't apply is skipped",),

@@ -48,11 +48,17 @@ def check_kafka(bootstrap_servers: str) -> str | None:
     return "; ".join(reasons)
 
 
-def check_http(url: str) -> str | None:
-    """Check that a Caraway server reports that it is healthy."""
+def check_http(url: str, token_file: Path | None) -> str | None:
+    """Check that a Caraway server reports that it is healthy; it tells the reasons only to who has a token."""
     try:
         verify = authorities(trust_env=False)
-        answer = httpx.get(f"{url}/api/v1/health", timeout=TIMEOUT_SECONDS, trust_env=False, verify=verify)
+        token = None if token_file is None else token_file.read_text().strip()
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        answer = httpx.get(
+            f"{url}/api/v1/health", headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False, verify=verify
+        )
+    except OSError as error:
+        return f"the token of the stack can't be read: {error}"
     except httpx.HTTPError as error:
         return str(error) or type(error).__name__
     return None if answer.is_success else f"HTTP {answer.status_code}: {answer.text[:200]}"

@@ -62,7 +62,7 @@ class ServerProgram(Part):
     @override
     def check(self, pid: int) -> str | None:
         """Return why the server isn't ready, or None if it is."""
-        return check_http(self._url)
+        return check_http(self._url, self._settings.server.admin_token_file)
 
 
 class ArchiveProgram(Part):

@@ -115,6 +115,7 @@ class Site:
     profiles: Profiles
     skew: Skew
     letters: Letters
+    problems: dict[str, str]
 
     @property
     def recorded(self) -> list[str]:
@@ -188,6 +189,7 @@ def site(
     audit, accounts, explanations, drift = Audit(), Accounts(ROLES), Explanations(), Drift()
     quality, profiles, skew, dead_letters = Quality(plan), Profiles(), Skew(), Letters(letters)
     rolled_back: list[str] = []
+    problems: dict[str, str] = {}
     indexes = [
         {"dataset": index.dataset, "asset": index.asset.hex(), "lag": 0, "newest_ingested_us": 1_700_000_000_000_000}
         for index in plan.indexes
@@ -263,7 +265,7 @@ def site(
             references=dict,
         ),
         index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
-        health=MADE(problems=dict),
+        health=MADE(problems=lambda: problems),
         lags=MADE(look=lambda: tuple(lags), past=past, traffic=traffic),
         sinks=MADE(statuses=list),
         sources=MADE(statuses=list),
@@ -300,6 +302,7 @@ def site(
         profiles,
         skew,
         dead_letters,
+        problems,
     )
 
 

@@ -17,7 +17,7 @@ from caraway.graph.specs import Graph
 from caraway.query.catalog import Catalog
 from caraway.query.executor import QueryEngine
 from caraway.query.model import Instants, QueryReader
-from caraway.server.access.gate import Gate
+from caraway.server.access.gate import MAX_REFUSALS, Gate
 from caraway.server.access.limits import LimitedQueries, Tags, readable
 from caraway.server.http.endpoints import ADMINISTRATION, Endpoint, Scope
 from caraway.server.http.messages import HttpResponse, Request, text_response
@@ -176,6 +176,38 @@ def test_refusals_are_written_down_counted() -> None:
         ("ada", "log"): 3,
         ("ada", "extract_features"): 1,
     }
+
+
+def test_refusals_that_could_not_be_written_are_written_later() -> None:
+    written: list[Mapping[Any, int]] = []
+    away = True
+
+    def write(counts: Mapping[Any, int]) -> None:
+        if away:
+            # Another request is refused during the write.
+            ready.refuse(caller, "log", "main", ForbiddenError("no"))
+            raise UnavailableError("postgres is away")
+        written.append(dict(counts))
+
+    audit: Any = SimpleNamespace(refusals=write)
+    ready = Gate(audit, None)
+    caller = owner().caller
+    for action in ("log", "log", "commit"):
+        ready.refuse(caller, action, "main", ForbiddenError("no"))
+    with pytest.raises(UnavailableError):
+        ready.refresh()
+    # More kinds of refusals than are kept come meanwhile; the earlier ones aren't lost for them.
+    for number in range(MAX_REFUSALS):
+        ready.refuse(caller, f"action {number}", "main", ForbiddenError("no"))
+    ready.refuse(caller, "log", "main", ForbiddenError("no"))
+    with pytest.raises(UnavailableError):
+        ready.refresh()
+    away = False
+    # The end of the server writes the rest, too.
+    ready.stop()
+    (counts,) = written
+    times = {act.action: number for (act, _), number in counts.items()}
+    assert (len(times), times["log"], times["commit"]) == (MAX_REFUSALS, 5, 1)
 
 
 def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -> None:

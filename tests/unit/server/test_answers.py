@@ -18,7 +18,7 @@ from caraway.server.http.endpoints import API
 from caraway.server.surface import DOCUMENT
 from tests.unit.console.site import NOW, site
 from tests.unit.query import garden
-from tests.unit.server.asking import ask
+from tests.unit.server.asking import ask, send
 
 QUERY = {"inputs": ["Tap.pot"], "outputs": ["State.species", "State.size"], "data": [{"Tap.pot": 1}]}
 UNREAD = Freshness(dataset="Pots", seconds=61.5, delay_seconds=0.02, served_until=1.7e9, waits_for="the job of Pots")
@@ -86,6 +86,20 @@ def test_an_answer_conforms_to_the_document(app: App, method: str, path: str, bo
         jsonschema.validate(answer.json, schema, cls=jsonschema.Draft202012Validator)
     else:
         assert answer.header("content-type").partition(";")[0] in content
+
+
+def test_only_callers_with_a_token_get_the_reasons_of_bad_health() -> None:
+    made = site(garden.graph())
+    made.problems["kafka"] = "10.0.0.7:9092 doesn't answer"
+    token = {"authorization": "Bearer nothing"}
+    for headers, shown in (({}, False), ({"authorization": "Bearer guessed"}, False), (token, True)):
+        # A load balancer asks by any name, and gets the status.
+        answer = send(made.app, "GET", f"{API}/health", headers={"host": "balancer.example", **headers})
+        assert (answer.status, answer.json["status"], answer.json["code"]) == (503, "unavailable", "unavailable")
+        assert ("10.0.0.7" in answer.body.decode(), "problems" in answer.json) == (shown, shown)
+        made.problems.clear()
+        assert send(made.app, "GET", f"{API}/health", headers=headers).json == {"status": "ok"}
+        made.problems["kafka"] = "10.0.0.7:9092 doesn't answer"
 
 
 def test_instants_are_iso_8601_with_an_offset(app: App) -> None:

@@ -12,14 +12,16 @@ from caraway.stack.probe import check_engine, check_http, check_kafka, check_pos
 
 
 @contextmanager
-def answering(reply: bytes, *, echo: slice | None = None) -> Iterator[int]:
-    """Listen on a port and answer one request; with `echo`, the answer begins with these bytes of the request."""
+def answering(reply: bytes, *, echo: slice | None = None, asked: list[bytes] | None = None) -> Iterator[int]:
+    """Listen on a port and answer one request, which `asked` gets; with `echo`, these bytes of it begin the answer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
             connection, _ = server.accept()
             with connection:
                 request = connection.recv(1000)
+                if asked is not None:
+                    asked.append(request)
                 connection.sendall((struct.pack(">i", 10) + request[echo] if echo else b"") + reply)
 
         thread = threading.Thread(target=answer)
@@ -48,18 +50,27 @@ def test_kafka_that_is_something_else() -> None:
 def test_nobody_listens() -> None:
     port = choose()
     assert "refused" in (check_kafka(f"127.0.0.1:{port}") or "")
-    assert "refused" in (check_http(f"http://127.0.0.1:{port}") or "")
+    assert "refused" in (check_http(f"http://127.0.0.1:{port}", None) or "")
     assert "refused" in (check_postgres(f"postgresql://u:p@127.0.0.1:{port}/d") or "")
 
 
 def test_http_that_is_not_well() -> None:
     with answering(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nwait") as port:
-        assert check_http(f"http://127.0.0.1:{port}") == "HTTP 503: wait"
+        assert check_http(f"http://127.0.0.1:{port}", None) == "HTTP 503: wait"
+
+
+def test_the_stack_shows_its_token_to_get_the_reasons(tmp_path: Path) -> None:
+    token, asked = tmp_path / "token", list[bytes]()
+    assert "No such file" in (check_http("http://127.0.0.1:1", token) or "")
+    token.write_text("secret of the stack\n")
+    with answering(b"HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\nkafka", asked=asked) as port:
+        assert check_http(f"http://127.0.0.1:{port}", token) == "HTTP 503: kafka"
+    assert b"authorization: bearer secret of the stack\r\n" in asked[0].lower()
 
 
 def test_http_that_is_well() -> None:
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") as port:
-        assert check_http(f"http://127.0.0.1:{port}") is None
+        assert check_http(f"http://127.0.0.1:{port}", None) is None
 
 
 def test_engine_heartbeats(tmp_path: Path) -> None:

@@ -82,9 +82,13 @@ class Gate:
         self._watch.wake()
 
     def stop(self) -> None:
-        """Stop following changes of tokens and roles."""
+        """Stop following changes of tokens and roles, and write the refusals since the last write."""
         if self._access is not None:
             self._watch.stop(STOP_S)
+        try:
+            self._write_refusals()
+        except UnavailableError as error:
+            LOG.warning("the audit log lacks refusals", kinds=len(self._refusals), reason=str(error))
 
     def refresh(self) -> None:
         """Read changed tokens and roles, and write the refusals to the audit log.
@@ -99,10 +103,7 @@ class Gate:
             self._known = self._access.list_now(before)
             if before is None and not self._known.owners and self._admin is None:
                 LOG.warning(NOBODY_YET)
-        with self._counting:
-            refusals, self._refusals = self._refusals, Counter()
-        if refusals:
-            self._audit.refusals(refusals)
+        self._write_refusals()
 
     def admit(self, endpoint: Endpoint, headers: Headers) -> Caller:
         """Return the caller of a request to an endpoint.
@@ -115,7 +116,11 @@ class Gate:
         permission = endpoint.permission
         if self._access is None or permission.public:
             return ANYBODY
-        caller = self._caller(headers.get("authorization"))
+        try:
+            caller = self._caller(headers.get("authorization"))
+        except UnauthenticatedError:
+            REFUSED.labels(UnauthenticatedError.code).inc()
+            raise
         branch = branch_of(headers)
         if not permission.admits(caller, branch):
             where = f"branch {branch[:100]!r}" if permission.on_branch else permission.scope
@@ -133,6 +138,13 @@ class Gate:
         with self._counting:
             if len(self._refusals) < MAX_REFUSALS or (act, error.code) in self._refusals:
                 self._refusals[act, error.code] += 1
+
+    def knows(self, headers: Headers) -> bool:
+        """Return whether a request to a public endpoint shows a valid token all the same, or nobody needs one."""
+        try:
+            return self._access is None or bool(self._caller(headers.get("authorization")))
+        except (UnauthenticatedError, UnavailableError):
+            return False
 
     async def pass_on(
         self, endpoint: Endpoint, request: Request[Any, Any], answer: Callable[[], Awaitable[HttpResponse]]
@@ -172,9 +184,24 @@ class Gate:
             # line keeps the outcome "begun" that it got before the action.
             LOG.warning("the audit log has no outcome", id=number, outcome=outcome, reason=str(error))
 
+    def _write_refusals(self) -> None:
+        with self._counting:
+            refusals, self._refusals = self._refusals, Counter()
+        if not refusals:
+            return
+        try:
+            self._audit.refusals(refusals)
+        except BaseException:
+            # The counts go back, so that a later write has them. The oldest kinds are kept if there are too many now.
+            with self._counting:
+                for kind, times in self._refusals.items():
+                    if len(refusals) < MAX_REFUSALS or kind in refusals:
+                        refusals[kind] += times
+                self._refusals = refusals
+            raise
+
     def _caller(self, header: str | None) -> Caller:
         if header is None or header[: len(SCHEME)].lower() != SCHEME:
-            REFUSED.labels(UnauthenticatedError.code).inc()
             raise UnauthenticatedError(
                 "a token is needed: Authorization: Bearer …; `caraway tokens create` makes one, and a stack that was "
                 "started by `caraway up` has one in run/token of its data folder"
@@ -188,7 +215,6 @@ class Gate:
         owner = known.owners.get(digest)
         now = datetime.fromtimestamp(self._clock(), UTC)
         if owner is None or (owner.expires_at is not None and owner.expires_at <= now):
-            REFUSED.labels(UnauthenticatedError.code).inc()
             raise UnauthenticatedError("the token isn't valid: it is unknown, was revoked or has expired")
         return owner.caller
 

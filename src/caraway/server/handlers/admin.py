@@ -20,6 +20,7 @@ from caraway.state.model import MAIN
 from caraway.state.permissions import Mode
 
 VERSION = version("caraway")
+HIDDEN = "a part that the server needs doesn't work; a request with a token gets the reasons, and so does /status"
 
 
 async def root(context: ServerContext, request: Request) -> HttpResponse:
@@ -31,8 +32,12 @@ async def root(context: ServerContext, request: Request) -> HttpResponse:
 
 
 async def health(context: ServerContext, request: Request) -> HttpResponse:
-    """Return status 200 if everything works, and 503 with the reasons if not."""
+    """Return status 200 if everything works, and 503 if not, with the reasons for callers with a token."""
     problems = context.deployment.health.problems()
+    if problems and not context.deployment.gate.knows(request.headers):
+        # Reasons have addresses and names of topics, and any `Host` is answered here, so a page of another site could
+        # read them, too.
+        return json_response({"status": "unavailable", "err_msg": HIDDEN, "code": "unavailable"}, 503)
     if problems:
         reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
         body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
