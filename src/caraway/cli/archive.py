@@ -14,8 +14,8 @@ def archive(server: BranchOptions, as_json: JsonOption = False) -> None:
     if as_json:
         show_json(answer)
         return
-    table = plain_table("dataset", "records of")
-    for heading in ("rows", "files", "size", "behind (messages)"):
+    table = plain_table("dataset", "kind")
+    for heading in ("records", "rows", "files", "size", "behind (messages)"):
         table.add_column(heading, justify="right")
     table.add_column("last write")
     table.add_column("table", overflow="fold")
@@ -23,6 +23,7 @@ def archive(server: BranchOptions, as_json: JsonOption = False) -> None:
         table.add_row(
             found["dataset"],
             found["kind"],
+            _number(found["records"]),
             _number(found["rows"]),
             _number(found["files"]),
             print_bytes(found["bytes"]),

@@ -171,6 +171,7 @@ class OfflineCalls(Caller):
             NotServedError: The query isn't over in time.
             OfflineQueryError: The query failed, or was cancelled.
             RemoteError: The server refused.
+            UnavailableError: The server didn't answer; see `offline_result`.
         """
         # Arrow takes long to import, and most uses of a client don't need it.
         from caraway.client.training import ARROW, stream_of  # noqa: PLC0415
@@ -193,19 +194,27 @@ class OfflineCalls(Caller):
     ) -> "TrainingSet":
         """Wait until an offline query is over, and return its result; see `training_set`.
 
+        The wait outlives a restart of the server, as the query does.
+
         Raises:
             NotServedError: The query isn't over in time.
             OfflineQueryError: The query failed, or was cancelled.
             RemoteError: There is no query with this id.
+            UnavailableError: The server was down for ten minutes, or until the time was over. The query goes on, and
+                the text has its id.
         """
-        from caraway.client.training import TrainingSet, table_in, wait_for  # noqa: PLC0415 (see `training_set`)
+        from caraway.client.training import TrainingSet, table_in, until_answered, wait_for  # noqa: PLC0415 (see `training_set`)
 
         def read(number: int) -> "pa.Table":
             params = {"request_id": str(request_id), "part": str(number)}
-            answer = self._connection.request("GET", "/query_offline/result", self._headers(), params=params)
+            answer = until_answered(
+                request_id,
+                lambda: self._connection.request("GET", "/query_offline/result", self._headers(), params=params),
+            )
             return table_in(answer.content)
 
         status = wait_for(
+            request_id,
             lambda: self.track_offline_query(request_id),
             timeout=timeout,
             progress=progress_for("offline query", wanted=progress),

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from caraway.client.batches import Array, Columns, array_batches, torch_dataset
 from caraway.client.progress import Progress
 from caraway.displays import Table, html
-from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError
+from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError, RemoteError, UnavailableError
 from caraway.featuresets.features import Feature
 from caraway.profiles.tables import Profile, profiled
 
@@ -25,7 +25,14 @@ UNDER_WAY = frozenset({"waiting", "running"})
 SUCCEEDED = "succeeded"
 # Seconds between two looks at a query's progress: the first pause, which grows, and the longest one.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+# Seconds for which a client asks on while the server doesn't answer. A query outlives its server's restart, which may
+# take minutes on a busy machine.
+OUTAGE_S = 600.0
+# The first HTTP status that blames the server, such as one that is just starting.
+SERVER_ERROR = 500
 BATCH_ROWS = 1_024
+
+T = TypeVar("T")
 
 
 class TrainingSet:
@@ -184,6 +191,7 @@ class TrainingSet:
 
 
 def wait_for(
+    request_id: str,
     ask: Callable[[], Mapping[str, Any]],
     *,
     timeout: float | None,
@@ -196,17 +204,20 @@ def wait_for(
     Raises:
         NotServedError: The query isn't over after `timeout` seconds (None: as long as it takes); it goes on.
         OfflineQueryError: The query failed, or was cancelled.
+        RemoteError: The server refused.
+        UnavailableError: The server didn't answer for long; see `until_answered`.
     """
     started, pause = clock(), FIRST_PAUSE_S
     with progress:
         while True:
-            status = ask()
+            outage_s = OUTAGE_S if timeout is None else max(0.0, min(OUTAGE_S, timeout - (clock() - started)))
+            status = until_answered(request_id, ask, outage_s=outage_s, clock=clock, sleep=sleep)
             progress.show(status["rows_done"], status["rows"] or 0, status["status"])
             if status["status"] not in UNDER_WAY:
                 break
             if timeout is not None and clock() - started >= timeout:
                 raise NotServedError(
-                    f"offline query {status['request_id']} is {status['status']} after {timeout:g} s, with "
+                    f"offline query {request_id} is {status['status']} after {timeout:g} s, with "
                     f"{status['rows_done']:,} of {status['rows'] or '?'} rows; track_offline_query shows its progress",
                     lagging=(),
                 )
@@ -214,8 +225,40 @@ def wait_for(
             pause = min(1.3 * pause, LONGEST_PAUSE_S)
     if status["status"] != SUCCEEDED:
         reason = status["error"] or "it was cancelled"
-        raise OfflineQueryError(f"offline query {status['request_id']} {status['status']}: {reason}")
+        raise OfflineQueryError(f"offline query {request_id} {status['status']}: {reason}")
     return status
+
+
+def until_answered(
+    request_id: str,
+    ask: Callable[[], T],
+    *,
+    outage_s: float = OUTAGE_S,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """Ask a server about an offline query, again and again while the server is down or just starting.
+
+    Raises:
+        RemoteError: The server refused.
+        UnavailableError: The server was down for `outage_s` seconds. The text has the id of the query, which goes on.
+    """
+    down_at: float | None = None
+    pause = FIRST_PAUSE_S
+    while True:
+        try:
+            return ask()
+        except (RemoteError, UnavailableError) as error:
+            if isinstance(error, RemoteError) and error.status < SERVER_ERROR:
+                raise
+            down_at = clock() if down_at is None else down_at
+            if clock() - down_at + pause > outage_s:
+                raise UnavailableError(
+                    f"offline query {request_id}: {error}. The query goes on when the server runs again; then "
+                    f"Client.offline_result({request_id!r}) returns its result"
+                ) from error
+        sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_S)
 
 
 def complete(frame: pd.DataFrame) -> TrainingSet:

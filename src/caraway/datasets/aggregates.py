@@ -116,7 +116,10 @@ class AggregateType:
 
 @dataclass(frozen=True, kw_only=True)
 class Count(AggregateType):
-    """Number of rows; with `unique`, of distinct values of a column; with `dropnull`, without the null ones."""
+    """Number of rows; with `unique`, of distinct values of a column; with `dropnull`, without the null ones.
+
+    An empty window counts 0.
+    """
 
     of: Column | None = None
     unique: bool = False
@@ -181,7 +184,11 @@ class _Moment(AggregateType):
 
 @dataclass(frozen=True, kw_only=True)
 class Average(_Moment):
-    """Arithmetic mean of the values that aren't null."""
+    """Arithmetic mean of the values that aren't null, a float.
+
+    Without any it is `default`: 0.0 unless you give another one; with `default=None` it is null, and the column is
+    `Optional[float]`.
+    """
 
     default: Default = 0.0
 
@@ -190,7 +197,11 @@ class Average(_Moment):
 
 @dataclass(frozen=True, kw_only=True)
 class Stddev(_Moment):
-    """Population standard deviation of the values that aren't null."""
+    """Population standard deviation of the values that aren't null, a float; of one value it is 0.
+
+    Without any it is `default`: -1.0 unless you give another one, so that it differs from that of equal values; with
+    `default=None` it is null, and the column is `Optional[float]`.
+    """
 
     default: Default = -1.0
 
@@ -199,7 +210,11 @@ class Stddev(_Moment):
 
 @dataclass(frozen=True, kw_only=True)
 class Variance(_Moment):
-    """Population variance of the values that aren't null."""
+    """Population variance of the values that aren't null, a float; of one value it is 0.
+
+    Without any it is `default`: -1.0 unless you give another one, so that it differs from that of equal values; with
+    `default=None` it is null, and the column is `Optional[float]`.
+    """
 
     default: Default = -1.0
 
@@ -208,7 +223,10 @@ class Variance(_Moment):
 
 @dataclass(frozen=True, kw_only=True)
 class Quantile(_Moment):
-    """Quantile of the n values that aren't null: in order, the one at `min(n - 1, floor(p * n))`, not interpolated."""
+    """Quantile of the n values that aren't null: in order, the one at `min(n - 1, floor(p * n))`, not interpolated.
+
+    Without any it is null, and the column is `Optional[float]`, unless you give a `default`.
+    """
 
     p: float
     approx: bool = False
@@ -256,21 +274,27 @@ class _Extreme(AggregateType):
 
 @dataclass(frozen=True, kw_only=True)
 class Min(_Extreme):
-    """Least of the values that aren't null."""
+    """Least of the values that aren't null, of the column's type.
+
+    Without any it is null, and the column is `Optional`, unless you give a `default` of the column's type.
+    """
 
     function: ClassVar = AggregateFunction.MIN
 
 
 @dataclass(frozen=True, kw_only=True)
 class Max(_Extreme):
-    """Greatest of the values that aren't null."""
+    """Greatest of the values that aren't null, of the column's type.
+
+    Without any it is null, and the column is `Optional`, unless you give a `default` of the column's type.
+    """
 
     function: ClassVar = AggregateFunction.MAX
 
 
 @dataclass(frozen=True, kw_only=True)
 class Distinct(AggregateType):
-    """The values, each once; null is one of them, unless `dropnull`."""
+    """The values, each once; null is one of them, unless `dropnull`. An empty window has an empty list."""
 
     of: Column
     unordered: bool
@@ -310,7 +334,10 @@ class _Ends(AggregateType):
 
 @dataclass(frozen=True, kw_only=True)
 class LastK(_Ends):
-    """The last `limit` values, newest first; with `dedup` each once, at its newest position."""
+    """The last `limit` values, newest first; with `dedup` each once, at its newest position.
+
+    An empty window has an empty list.
+    """
 
     dropnull: bool = False
 
@@ -319,14 +346,20 @@ class LastK(_Ends):
 
 @dataclass(frozen=True, kw_only=True)
 class FirstK(_Ends):
-    """The first `limit` values, oldest first; with `dedup` each once, at its oldest position."""
+    """The first `limit` values, oldest first; with `dedup` each once, at its oldest position.
+
+    An empty window has an empty list.
+    """
 
     function: ClassVar = AggregateFunction.FIRST_K
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpDecaySum(AggregateType):
-    """Sum of the values that aren't null, each halved once for every `half_life` of its age at the time of the read."""
+    """Sum of the values that aren't null, each halved once for every `half_life` of its age at the time of the read.
+
+    Without any it is 0.0.
+    """
 
     of: Column
     half_life: str

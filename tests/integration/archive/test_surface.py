@@ -41,10 +41,10 @@ def test_tables_are_shown_read_by_others_and_lose_erased_keys(
         archive.start()
         for endpoint in ("opened", "doors"):
             client.log("doors", endpoint, rows(0))
-        eventually(lambda: all(table["rows"] == BATCH for table in shown().values()), archive.said)
+        eventually(lambda: all(table["records"] == BATCH for table in shown().values()), archive.said)
         assert {table["messages"] for table in shown().values()} == {0}
         told = runner.invoke(app, ["archive", "--url", url, "--json"])
-        assert [table["rows"] for table in json.loads(told.stdout)["tables"][:-1]] == [BATCH, BATCH]
+        assert [table["records"] for table in json.loads(told.stdout)["tables"][:-1]] == [BATCH, BATCH]
         printed = runner.invoke(app, ["archive", "--url", url])
         assert "Doors" in printed.stdout
         assert f"{BATCH}" in printed.stdout

@@ -11,7 +11,7 @@ import pytest
 
 from caraway.client.progress import Silent
 from caraway.client.training import TrainingSet, stream_of, table_in, wait_for
-from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError
+from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError, RemoteError, UnavailableError
 from caraway.testing import MockClient
 
 PARTS = [
@@ -95,7 +95,7 @@ def test_frames_of_pandas_polars_and_arrow_are_sent_alike() -> None:
 def test_the_wait_ends_when_the_query_does() -> None:
     answers: Iterator[dict[str, Any]] = iter([status("waiting"), status("running", 1), status("succeeded", 3)])
     slept: list[float] = []
-    found = wait_for(lambda: next(answers), timeout=None, progress=Silent(), sleep=slept.append)
+    found = wait_for("r", lambda: next(answers), timeout=None, progress=Silent(), sleep=slept.append)
     assert found["rows_done"] == 3
     assert len(slept) == 2
 
@@ -105,15 +105,69 @@ def test_the_wait_ends_when_the_query_does() -> None:
 )
 def test_a_query_that_fails_raises_its_reason(state: str, error: str | None, told: str) -> None:
     with pytest.raises(OfflineQueryError, match=told):
-        wait_for(lambda: status(state, error=error), timeout=None, progress=Silent())
+        wait_for("r", lambda: status(state, error=error), timeout=None, progress=Silent())
 
 
 def test_a_query_that_takes_too_long_goes_on_without_the_caller() -> None:
-    times = iter([0.0, 1.0, 5.0])
+    times = iter([0.0, 1.0, 1.0, 5.0, 5.0])
     with pytest.raises(NotServedError, match="running after 4 s, with 2 of 3 rows"):
         wait_for(
-            lambda: status("running", 2), timeout=4, progress=Silent(), clock=lambda: next(times), sleep=lambda _: None
+            "r",
+            lambda: status("running", 2),
+            timeout=4,
+            progress=Silent(),
+            clock=lambda: next(times),
+            sleep=lambda _: None,
         )
+
+
+class Clock:
+    """A time that passes only while somebody sleeps."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_the_wait_outlives_a_restart_of_the_server() -> None:
+    refused = RemoteError("the server is starting", status=503)
+    events: Iterator[dict[str, Any] | Exception] = iter(
+        [status("running", 1), *[UnavailableError("no answer")] * 30, refused, refused, status("succeeded", 3)]
+    )
+    clock = Clock()
+
+    def ask() -> dict[str, Any]:
+        event = next(events)
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    assert wait_for("r", ask, timeout=None, progress=Silent(), clock=clock, sleep=clock.sleep)["rows_done"] == 3
+    assert clock.now > 20
+
+
+@pytest.mark.parametrize(("timeout", "given_up_s"), [(None, 600.0), (9.0, 9.0)])
+def test_a_server_that_stays_down_is_told_with_the_id_of_the_query(timeout: float | None, given_up_s: float) -> None:
+    clock = Clock()
+
+    def ask() -> dict[str, Any]:
+        raise UnavailableError("no answer from the server")
+
+    with pytest.raises(UnavailableError, match=r"offline query r: no answer.*offline_result\('r'\)"):
+        wait_for("r", ask, timeout=timeout, progress=Silent(), clock=clock, sleep=clock.sleep)
+    assert given_up_s - 1 <= clock.now <= given_up_s
+
+
+def test_a_refusal_isnt_asked_again() -> None:
+    def ask() -> dict[str, Any]:
+        raise RemoteError("no such query", status=404)
+
+    with pytest.raises(RemoteError, match="no such query"):
+        wait_for("r", ask, timeout=None, progress=Silent(), sleep=lambda _: pytest.fail("the client asks again"))
 
 
 def test_a_training_set_has_a_profile_that_is_computed_once() -> None:

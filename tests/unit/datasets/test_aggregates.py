@@ -3,6 +3,7 @@
 # Type checkers see classes where decorators make datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, union-attr"
 import copy
+import dataclasses
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal as Number
@@ -114,3 +115,11 @@ def test_aggregates_are_values(duplicate: Any) -> None:
     aggregate = LastK(of=Orders.price, limit=2, dedup=True, window=HOUR)
     assert aggregate.of == "price"
     assert duplicate(aggregate) == aggregate == LastK(of="price", limit=2, dedup=True, window=HOUR)
+
+
+@pytest.mark.parametrize("kind", [Average, Stddev, Variance, Quantile, Min, Max])
+def test_what_an_editor_shows_of_an_aggregate_says_its_value_of_nothing(kind: type[AggregateType]) -> None:
+    # The three conventions differ: a number of the aggregate's own, or null.
+    default = {field.name: field for field in dataclasses.fields(kind)}["default"].default
+    told = "Without any it is null" if default is None else f"Without any it is `default`: {default} unless"
+    assert told in (kind.__doc__ or "")

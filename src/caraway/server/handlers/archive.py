@@ -28,14 +28,17 @@ SERVED_ROWS = "rows of all branches"
 class ArchiveTableAnswer(Struct):
     """A table of the archive; what isn't known before its first write is null.
 
-    `messages` are those of the topic that aren't in the table yet. Most messages are one record, and blocks are up to a
-    hundred.
+    `records` are those in the table, among which each correction and retraction of a row is one of its own. `rows` are
+    what they come to, where that is the same number; null where records may be corrected, or replace one another by
+    key. `messages` are those of the topic that aren't in the table yet. Most messages are one record, and blocks are up
+    to a hundred.
     """
 
     dataset: str
     topic: str
     kind: str
     url: str | None = None
+    records: int | None = None
     rows: int | None = None
     files: int | None = None
     bytes: int | None = None
@@ -74,7 +77,9 @@ def answered(
         if found is not None:
             report, known = found.report, ends.get(topic.name)
             table.url, table.written_at = report.url, found.written_at.isoformat()
-            table.rows, table.files, table.bytes = report.size.rows, report.size.files, report.size.bytes
+            table.records, table.files, table.bytes = report.size.rows, report.size.files, report.size.bytes
+            if not topic.revised and topic.kind is not TopicKind.VERSIONS:
+                table.rows = table.records
             if known is not None:
                 table.messages = sum(max(0, end - report.positions.get(p, 0)) for p, end in known.items())
         tables.append(table)
