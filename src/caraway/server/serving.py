@@ -4,9 +4,7 @@ import asyncio
 import os
 import resource
 import signal
-import sys
 import threading
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from caraway.server.app import App
+from caraway.server.stalls import StallWatch, other_threads
 
 LOG = structlog.get_logger(__name__)
 
@@ -108,6 +107,8 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     start()
+    watch = StallWatch()
+    watch.start()
     serving = loop.create_task(server.serve())
     stopping = loop.create_task(stop.wait())
     # The HTTP server's first step creates the tasks by which it works; those of requests come later.
@@ -119,6 +120,7 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
         # The HTTP server ends without `stop` only after a failure, which `result` raises here.
         serving.result()
         raise RuntimeError("the HTTP server ended by itself")
+    watch.stop()
     LOG.info("stopping")
     _end_in_any_case(end_s)
     server.stop()  # type: ignore[no-untyped-call]
@@ -135,22 +137,9 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
 
 def _end_in_any_case(seconds: float) -> None:
     def end() -> None:
-        LOG.error("something hangs, ending without it", after_seconds=seconds, threads=_threads())
+        LOG.error("something hangs, ending without it", after_seconds=seconds, threads=other_threads(CALLS_OF_THREAD))
         os._exit(1)
 
     deadline = threading.Timer(seconds, end)
     deadline.daemon = True
     deadline.start()
-
-
-def _threads() -> dict[str, list[str]]:
-    """Return the innermost calls of each other thread by its name, the inner one first."""
-    # Python's own way to the calls of all threads, despite its name.
-    frames = sys._current_frames()  # noqa: SLF001
-    calls: dict[str, list[str]] = {}
-    for thread in threading.enumerate():
-        frame = None if thread is threading.current_thread() else frames.get(thread.ident or 0)
-        if frame is not None:
-            inner = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=CALLS_OF_THREAD)
-            calls[thread.name] = [f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in inner]
-    return calls

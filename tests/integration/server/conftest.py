@@ -38,6 +38,7 @@ def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) 
         datasets = client.get("/status").json()["datasets"]
     assert process.stop() == 0, process.said()
     assert datasets == [spec.name for spec in garden.graph().datasets]
+    assert process.stalls() == []
 
 
 @pytest.fixture(scope="session")

@@ -68,3 +68,4 @@ def guarded_server(folder: Path, *, kafka: str, postgres: str, graph: Graph, col
     finally:
         code = process.stop()
     assert code == 0, process.said()
+    assert process.stalls() == []

@@ -34,6 +34,7 @@ from caraway.config.settings import (
 )
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
+from caraway.server.stalls import LIMIT_S
 from caraway.stack import ports
 from caraway.topics.blocks import records_in
 from caraway.topics.connection import consumer_config
@@ -174,6 +175,16 @@ class ServerProcess:
             return self.wait()
         finally:
             self.http.close()
+
+    def stalls(self) -> list[str]:
+        """Return the lines of the log about callbacks that computed on the event loop for too long.
+
+        The limit is that of the server's own watch. It is compared with the time of the processor, which no other
+        program takes from the loop's thread.
+        """
+        lines = self.log_file.read_text(errors="replace").splitlines()
+        found = [orjson.loads(line) for line in lines if '"the event loop stood still"' in line]
+        return [str(line) for line in found if line["processor_seconds"] >= scaled(LIMIT_S)]
 
     def said(self) -> str:
         return self.log_file.read_text(errors="replace")[-4000:]
