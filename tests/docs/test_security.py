@@ -54,7 +54,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "F16 no TLS": ("The server speaks HTTP without TLS",),
     "F17 ports taken by others": ("Another user of the machine can take a port",),
-    "F18 the token as a cookie": ("The console's cookie is the token",),
+    "F18 the token as a cookie": (
+        "tests/integration/server/test_sessions.py::test_a_session_is_no_token_and_all_servers_know_it_at_once",
+        "tests/unit/console/test_pages.py::test_a_cookie_has_the_id_of_a_session_that_scripts_and_other_sites_cannot_read",
+    ),
     "F19 capabilities": (f"{CONFINED}::test_no_capability_is_left_but_to_read_pythons_files",),
     "F20 the folder of the start": (f"{CONFINED}::test_the_folder_in_which_the_platform_was_started_is_out_of_reach",),
     "F21 repeated requests read topics": (

@@ -177,7 +177,7 @@ def headers_in_number(random: Random, valid: Valid, caller: Caller) -> Message:
             tuple((f"X-{n}", "v" * 4_000) for n in range(100)),
             (("X-Long", "v" * MB),),
             (("Cookie", "a=b; " * 50_000),),
-            (("Cookie", 'caraway_token="' + "\\" * 60_000 + '"'),),
+            (("Cookie", 'caraway_session="' + "\\" * 60_000 + '"'),),
         )
     )
     return Message("headers_in_number", (head(caller, valid, len(valid.body), flood) + valid.body,), answered=False)

@@ -77,16 +77,19 @@ FORMS: Mapping[str, Mapping[str, str]] = {
 PARAMETERS = "name=Pots&feature=State.species&outputs=State.species&dataset=Pots&from=main&to=fuzz&limit=5"
 
 
-def pages(token: str) -> tuple[Valid, ...]:
-    """Return a request of a browser for each page of the console, signed in with a token."""
-    code = hmac.digest(token.encode(), b"caraway console form", hashlib.sha256).hex()
-    headers = (("Cookie", f"caraway_token={token}"), ("Sec-Fetch-Site", "same-origin"))
-    return tuple(
-        Valid("POST", page.path, urlencode({"code": code, **FORMS[page.path]}).encode(), FORM, headers)
-        if page.takes_body
-        else Valid("GET", f"{page.path.replace('{name}', 'fuzz')}?{PARAMETERS}", headers=headers)
-        for page in PAGES
-    )
+def pages(session: str) -> tuple[Valid, ...]:
+    """Return a request of a browser for each page of the console, in a session, which only others sign out of."""
+    made = []
+    for page in PAGES:
+        cookie = "fuzz" if page.path == "/console/sign-out" else session
+        headers = (("Cookie", f"caraway_session={cookie}"), ("Sec-Fetch-Site", "same-origin"))
+        if page.takes_body:
+            code = hmac.digest(cookie.encode(), b"caraway console form", hashlib.sha256).hex()
+            form = urlencode({"code": code, **FORMS[page.path]}).encode()
+            made.append(Valid("POST", page.path, form, FORM, headers))
+        else:
+            made.append(Valid("GET", f"{page.path.replace('{name}', 'fuzz')}?{PARAMETERS}", headers=headers))
+    return tuple(made)
 
 
 def requests() -> tuple[Valid, ...]:

@@ -70,7 +70,19 @@ def revoke(
     token_id: Annotated[str, typer.Argument(help="Its id, as `caraway tokens list` shows it.", metavar="ID")],
     database: DatabaseOptions,
 ) -> None:
-    """End a token; servers refuse it within two seconds."""
+    """End a token, and the sessions of browsers that signed in with it; servers refuse it within two seconds."""
     with opened(database, changes=True) as engine:
         access(engine).revoke_token(token_id)
         out.print(f"revoked {token_id}", markup=False)
+
+
+@tokens.command("sign-out")
+@command
+def sign_out(
+    account: Annotated[str, typer.Argument(help="The account, as the audit log names it.")],
+    database: DatabaseOptions,
+) -> None:
+    """End all sessions of an account in browsers; its tokens stay valid."""
+    with opened(database, changes=True) as engine:
+        ended = access(engine).end_sessions(account)
+        out.print(f"ended {ended} {'session' if ended == 1 else 'sessions'} of {account}", markup=False)

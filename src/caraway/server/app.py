@@ -108,7 +108,7 @@ class App:
             if self._sites is not None:
                 self._sites.check(endpoint, headers)
             # The gate comes before the body is read: a caller who isn't admitted must not fill the memory with bodies.
-            caller = self._gate.admit(endpoint, headers)
+            caller = await self._gate.let_in(endpoint, headers)
             if endpoint.takes_body:
                 check_media_type(endpoint, headers)
             # A probe isn't counted against the limits of a caller (`Shares`), because a load balancer must learn the

@@ -4,7 +4,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
@@ -15,11 +15,13 @@ from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.state.audit import Act, write_act
 from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.permissions import Caller, Grant, Mode
-from caraway.state.tables import access_changes, account_roles, accounts, roles, tokens
+from caraway.state.tables import access_changes, account_roles, accounts, roles, sessions, tokens
 
 # Programs that search code for secrets find a token by this prefix.
 TOKEN_PREFIX = "caraway_"  # noqa: S105 (the prefix isn't secret)
 SECRET_BYTES = 32
+# The sessions that one account may have; a further sign-in ends the oldest. So nobody fills the servers' memory.
+MAX_SESSIONS = 20
 NAME = re.compile(r"[A-Za-z0-9_.@+\-/]{1,200}")
 DONE = "done"
 
@@ -49,12 +51,35 @@ class TokenOwner:
     expires_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session of a browser.
+
+    Attributes:
+        account: The account that has signed in.
+        token_digest: The hash of the token that it has shown, with which the session ends; None if an identity provider
+            knows it.
+        groups: The groups that the provider named at the sign-in.
+        expires_at: The end of the session.
+    """
+
+    account: str
+    token_digest: bytes | None
+    groups: tuple[str, ...]
+    expires_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class AccessList:
-    """All tokens that are valid, by their hash; `number` grows with each change of the list."""
+    """All tokens that are valid and all sessions, by their hashes, and the grants of roles.
+
+    `number` grows with each change of the list.
+    """
 
     number: int
     owners: Mapping[bytes, TokenOwner]
+    sessions: Mapping[bytes, Session] = field(default_factory=dict)
+    roles: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
 
 
 def digest_of(token: str) -> bytes:
@@ -128,6 +153,47 @@ class Access(Store):
 
         self._change("revoke token", token_id, write)
 
+    def begin_session(
+        self, lasting: timedelta, *, token_digest: bytes | None = None, groups: Sequence[str] | None = None
+    ) -> str:
+        """Begin a session of the account for which this `Access` acts, and return its id, of which the hash is kept.
+
+        Args:
+            lasting: The time after which it ends.
+            token_digest: The hash of the token that was shown; or else
+            groups: The groups of the account, as its identity provider names them.
+        """
+        session, now = secrets.token_urlsafe(SECRET_BYTES), sa.func.clock_timestamp()
+        row = {"digest": digest_of(session), "account": self._by, "token_digest": token_digest, "groups": groups}
+
+        def write(connection: sa.Connection) -> None:
+            made = insert(sessions).values(**row, created_at=now, expires_at=now + lasting)
+            connection.execute(made.on_conflict_do_nothing())
+            newest = sa.select(sessions.c.digest).where(sessions.c.account == self._by)
+            newest = newest.order_by(sessions.c.created_at.desc()).limit(MAX_SESSIONS)
+            too_many = (sessions.c.account == self._by) & sessions.c.digest.not_in(newest)
+            connection.execute(sa.delete(sessions).where((sessions.c.expires_at <= now) | too_many))
+
+        self._change("sign in", "console", write)
+        return session
+
+    def end_session(self, session: str) -> None:
+        """End a session by its id."""
+        ended = sa.delete(sessions).where(sessions.c.digest == digest_of(session))
+        self._change("sign out", "console", lambda connection: connection.execute(ended))
+
+    def end_sessions(self, account: str) -> int:
+        """End all sessions of an account, and return how many they were."""
+        ended = sa.delete(sessions).where(sessions.c.account == account)
+        count = 0
+
+        def write(connection: sa.Connection) -> None:
+            nonlocal count
+            count = connection.execute(ended).rowcount
+
+        self._change("end sessions", account, write)
+        return count
+
     def define_role(self, name: str, grants: Sequence[Grant]) -> None:
         """Set the grants of a role to exactly these; they apply at once to the accounts that have the role.
 
@@ -197,7 +263,7 @@ class Access(Store):
         return self._read(_roles)
 
     def list_now(self, known: AccessList | None = None) -> AccessList:
-        """Return the valid tokens and what they allow; `known` itself if nothing has changed since."""
+        """Return the valid tokens and sessions and what they allow; `known` itself if nothing has changed since."""
 
         def read(connection: sa.Connection) -> AccessList:
             number: int = connection.execute(sa.select(access_changes.c.number)).scalar_one()
@@ -216,7 +282,17 @@ class Access(Store):
                 )
                 for row in connection.execute(valid)
             }
-            return AccessList(number, owners)
+            running = sa.select(sessions).where(sessions.c.expires_at > sa.func.clock_timestamp())
+            begun = {
+                bytes(row.digest): Session(
+                    account=row.account,
+                    token_digest=None if row.token_digest is None else bytes(row.token_digest),
+                    groups=tuple(row.groups or ()),
+                    expires_at=row.expires_at,
+                )
+                for row in connection.execute(running)
+            }
+            return AccessList(number, owners, begun, granted)
 
         return self._read(read)
 

@@ -406,8 +406,24 @@ tokens = sa.Table(
     sa.Column("revoked_at", sa.DateTime(timezone=True)),
 )
 
-# This table has one row, whose number grows with every change of accounts, roles and tokens. So a server that keeps
-# those in memory notices a change by reading one number, and then reads them anew.
+# The sessions of browsers. One that a token has begun ends with the token; one of a person whom an identity provider
+# knows has the groups of the sign-in.
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    # SHA-256 of the random id, which the cookie has.
+    sa.Column("digest", sa.LargeBinary, primary_key=True),
+    # The operator and the people of a provider have no row in `accounts`.
+    sa.Column("account", sa.Text, nullable=False, index=True),
+    sa.Column("token_digest", sa.LargeBinary),
+    sa.Column("groups", JSONB(none_as_null=True)),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+    sa.CheckConstraint("(token_digest IS NULL) <> (groups IS NULL)", name="sessions_begun_by_one"),
+)
+
+# This table has one row, whose number grows with every change of accounts, roles, tokens and sessions. So a server that
+# keeps those in memory notices a change by reading one number, and then reads them anew.
 access_changes = sa.Table(
     "access_changes", metadata, sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False)
 )

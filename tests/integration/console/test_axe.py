@@ -72,7 +72,7 @@ def faults(browser: webdriver.Chrome, axe: str) -> list[str]:
 def looked_at(browser: webdriver.Chrome, axe: str, url: str, addresses: list[str]) -> str:
     """Return what axe-core finds in pages, with their addresses."""
     browser.get(f"{url}/console/sign-in")
-    browser.add_cookie({"name": "caraway_token", "value": "admin", "path": "/console"})
+    browser.add_cookie({"name": "caraway_session", "value": "admin", "path": "/console"})
     found = {}
     for address in addresses:
         browser.get(url + address)

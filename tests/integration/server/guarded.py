@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import sqlalchemy as sa
 
 from caraway.graph.specs import Graph
-from caraway.state.access import Access
+from caraway.state.access import Access, digest_of
 from caraway.state.database import connect
 from caraway.state.permissions import Grant
 from tests.integration.server.server_process import ServerProcess, eventually
@@ -33,6 +34,10 @@ class Guarded:
         """Return the id and the text of a token with these grants."""
         self.access.define_role(name, grants)
         return self._known(self.access.create_token(name, roles_given=[name], kind="service"))
+
+    def session(self, token: str) -> str:
+        """Return the id of a session of a browser that has signed in with a token."""
+        return Access(self.engine, by="test").begin_session(timedelta(hours=1), token_digest=digest_of(token))
 
     def user(self, name: str, *grants: Grant) -> httpx.Client:
         """Return a client whose account has these grants."""

@@ -32,8 +32,8 @@ INTAKE = "caraway.ingest.intake_main"
 
 
 @pytest.fixture
-def fuzzed(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, str]]:
-    """Yield a server of the test's own with two tokens, of the fuzzer and of another caller."""
+def fuzzed(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, str, str]]:
+    """Yield a server of the test's own with a token and a session of the fuzzer, and the token of another caller."""
     # The memory of a server that was forked can't be told from that of its fork server and of offline queries.
     graph = garden.graph()
     with guarded_server(tmp_path / "server", kafka=kafka, postgres=postgres, graph=graph, cold=True) as guarded:
@@ -43,7 +43,8 @@ def fuzzed(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerPr
         # The process for large log requests starts with the first of them, and stays.
         assert process.log("pots", [pot(number, "oak") for number in range(2_000)]).status_code == 200
         eventually(lambda: any(INTAKE in one.cmdline() for one in psutil.Process(process.pid).children()), process.said)
-        yield process, guarded.administrator("fuzzer@example.com"), guarded.admin
+        token = guarded.administrator("fuzzer@example.com")
+        yield process, token, guarded.session(token), guarded.admin
 
 
 def test_the_fuzzer_knows_every_endpoint() -> None:
@@ -55,14 +56,14 @@ def test_the_fuzzer_knows_every_endpoint() -> None:
 
 
 @pytest.mark.timeout(SECONDS)
-def test_malformed_requests_harm_nobody(fuzzed: tuple[ServerProcess, str, str]) -> None:
-    process, token, other = fuzzed
+def test_malformed_requests_harm_nobody(fuzzed: tuple[ServerProcess, str, str, str]) -> None:
+    process, token, session, other = fuzzed
     server = process.settings.server
     port = server.port
     assert port is not None
     caller = Caller(f"{server.host}:{port}", token)
     print(f"\nseed {SEED}")  # noqa: T201 (repeats the run)
-    valid = (*requests(), *pages(token))
+    valid = (*requests(), *pages(session))
     # The first request of each kind imports modules and fills caches, which must not count as growth of the memory.
     fuzz(server.host, port, process.pid, [untouched(Random(SEED), one, caller) for one in valid], other)
     found = fuzz(server.host, port, process.pid, messages(SEED, NUMBER, valid, caller), other)

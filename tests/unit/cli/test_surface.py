@@ -33,6 +33,7 @@ WITHOUT_JSON = {
     "secrets delete",
     "secrets rotate",
     "tokens revoke",
+    "tokens sign-out",
     "roles define",
     "roles delete",
     "roles give",

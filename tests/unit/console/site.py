@@ -36,7 +36,7 @@ from caraway.server.rates import ERRORS, MEAN, QUERIES, ROWS, SLOWEST, extractio
 from caraway.server.served_graph import ServedGraph
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.server.tracing.spans import Tracer
-from caraway.state.access import AccessList, TokenOwner, digest_of
+from caraway.state.access import AccessList, Session, TokenOwner, digest_of
 from caraway.state.model import BranchHeads, BranchRecord, CommitRecord, JobRecord, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode
 from caraway.state.plans import Needed, Planned
@@ -123,11 +123,11 @@ class Site:
         return self.audit.recorded
 
     def get(self, path: str, role: str | None = "admin", **given: str) -> Exchange:
-        headers = {} if role is None else {"cookie": f"other=1; caraway_token={role}"}
+        headers = {} if role is None else {"cookie": f"other=1; caraway_session={role}"}
         return self.send("GET", path, b"", **{**headers, **given})
 
     def post(self, path: str, fields: Mapping[str, str], role: str | None = "admin", **given: str) -> Exchange:
-        headers = {} if role is None else {"cookie": f"caraway_token={role}"}
+        headers = {} if role is None else {"cookie": f"caraway_session={role}"}
         headers |= {"origin": ORIGIN, "content-type": FORM}
         return self.send("POST", path, urlencode(fields).encode(), **{**headers, **given})
 
@@ -219,7 +219,13 @@ def site(
 
     # The other branch lacks the last dataset.
     graphs = {"a" * 32: graph, "b" * 32: replace(graph, datasets=graph.datasets[:-1])}
-    access = MADE(list_now=lambda _known: AccessList(1, owners)) if tokens else None
+    # Each role has a session of its own name, too, which the cookie of its browser has.
+    until = NOW + timedelta(days=1)
+    begun = {
+        digest: Session(account=owner.caller.account, token_digest=digest, groups=(), expires_at=until)
+        for digest, owner in owners.items()
+    }
+    access = MADE(list_now=lambda _known: AccessList(1, owners, begun)) if tokens else None
     log: Any = audit
     gate = Gate(log, access)
     gate.refresh()

@@ -200,17 +200,24 @@ def test_without_a_token_every_page_leads_to_sign_in(console: Site) -> None:
     assert Structure(again.text).faults == []
 
 
-def test_signing_in_keeps_the_token_in_a_cookie_that_scripts_cannot_read(console: Site) -> None:
+def test_a_cookie_has_the_id_of_a_session_that_scripts_and_other_sites_cannot_read(console: Site) -> None:
     done = console.post("/console/sign-in", {"token": " reader ", "next": "/console/catalog?q=a"}, None)
     assert (done.status, done.header("location")) == (303, "/console/catalog?q=a")
     cookie = done.header("set-cookie")
-    assert cookie.startswith("caraway_token=reader; Path=/console; ")
-    assert {"HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+    assert cookie.startswith("caraway_session=session-of-reader; Path=/console; ")
+    assert {"HttpOnly", "SameSite=Strict", "Max-Age=43200"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
-    over_tls = console.post(
-        "/console/sign-in", {"token": "reader"}, None, origin="https://127.0.0.1:8100", host="127.0.0.1:8100"
-    )
-    assert over_tls.status == 403 or "Secure" in over_tls.header("set-cookie")
+    tls = {"origin": "https://localhost", "host": "localhost"}
+    over_tls = console.post("/console/sign-in", {"token": "reader"}, None, **tls)
+    assert over_tls.header("set-cookie").startswith("__Host-caraway_session=session-of-reader; Path=/; Secure; ")
+    # The cookie that only this host can have set counts, wherever it stands.
+    for cookie in (
+        "caraway_session=admin; __Host-caraway_session=nothing",
+        "__Host-caraway_session=nothing; caraway_session=admin",
+    ):
+        assert console.get("/console", None, cookie=cookie).status == 403
+    # A program gets nothing by the id of a session, and a browser nothing by a token in its cookie.
+    assert console.send("GET", "/api/v1/status", b"", authorization="Session admin").status == 401
     for wrong in ("", "nobody", "a b", "x; Path=/", "é"):
         refused = console.post("/console/sign-in", {"token": wrong}, None)
         assert (refused.status, refused.header("set-cookie")) == (401, "")
@@ -221,9 +228,26 @@ def test_signing_in_keeps_the_token_in_a_cookie_that_scripts_cannot_read(console
         "/api/v1/status",
         "/console\\@evil",
         "/consolex",
+        "/con\tsole",
+        "/console\r\nSet-Cookie: a=b",
+        "\t//evil.example/console",
     ):
         sent = console.post("/console/sign-in", {"token": "reader", "next": elsewhere}, None)
         assert sent.header("location") == "/console"
+
+
+def test_signing_out_ends_the_session_of_its_own_form_only(console: Site) -> None:
+    form = {"code": form_code(console, "reader")}
+    assert console.post("/console/sign-out", {"code": form_code(console)}, "reader").status == 403
+    assert console.accounts.ended == []
+    done = console.post("/console/sign-out", form, "reader")
+    assert (done.status, done.header("location")) == (303, "/console/sign-in")
+    assert "Max-Age=0" in done.header("set-cookie")
+    assert (console.accounts.ended, console.accounts.by) == (["reader"], ["reader"])
+    # A made-up session gets no line in the audit log.
+    code = code_of(Headers(cookie="caraway_session=made-up"))
+    assert console.post("/console/sign-out", {"code": code}, "made-up").status == 303
+    assert (console.accounts.ended, console.accounts.by) == (["reader"], ["reader"])
 
 
 def form_code(console: Site, role: str = "admin") -> str:
@@ -457,7 +481,7 @@ def test_a_token_is_revoked_by_its_form(console: Site) -> None:
 
 @pytest.mark.parametrize("role", [role for role in ROLES if role != "admin"])
 def test_only_who_may_do_everything_changes_tokens(console: Site, role: str) -> None:
-    code = code_of(Headers(cookie=f"caraway_token={role}"))
+    code = code_of(Headers(cookie=f"caraway_session={role}"))
     made = console.post("/console/tokens", {"account": "me", "role": "admin", "code": code}, role)
     ended = console.post("/console/revoke", {"name": console.accounts.made[0].id, "code": code}, role)
     assert (made.status, ended.status) == (403, 403)

@@ -36,7 +36,9 @@ STOP_S = 3.0
 # audit log. The bound keeps a flood of refused requests from filling the memory; further ones are counted only in the
 # metric `REFUSED`.
 MAX_REFUSALS = 1_000
-SCHEME = "bearer "
+# The schemes of the header `Authorization`: programs send the first, and `PageHeaders` gives the session of a browser's
+# cookie as the second. Only pages take the second, which no other endpoint does, whatever a program sends.
+BEARER, SESSION = "bearer", "session"
 NOBODY_YET = (
     "requests need a token and there is none yet: `caraway tokens create NAME --role admin` makes the first one; "
     "server.tokens=false lets everybody do everything"
@@ -70,6 +72,9 @@ class Gate:
         self._known: AccessList | None = None
         self._refusals: Counter[tuple[Act, str]] = Counter()
         self._counting = threading.Lock()
+        self._reading = threading.Lock()
+        self._catching_up = asyncio.Lock()
+        self._reads = 0
         self._watch = Watch("access", self.refresh, INTERVAL_S)
 
     def start(self) -> None:
@@ -99,11 +104,50 @@ class Gate:
         if self._admin is not None:
             self._admin.refresh()
         if self._access is not None:
-            before = self._known
-            self._known = self._access.list_now(before)
-            if before is None and not self._known.owners and self._admin is None:
-                LOG.warning(NOBODY_YET)
+            self._read(self._access)
         self._write_refusals()
+
+    def _read(self, access: Access) -> None:
+        # Two threads may read at a time, of which the slower one must not bring back an older list.
+        with self._reading:
+            before = self._known
+            self._known = access.list_now(before)
+        if before is None and not self._known.owners and self._admin is None:
+            LOG.warning(NOBODY_YET)
+
+    async def let_in(self, endpoint: Endpoint, headers: Headers) -> Caller:
+        """Return the caller of a request as `admit` does, after a second look at what this server may not know yet.
+
+        A session that another server has just begun is looked up in Postgres. Raises what `admit` does.
+        """
+        try:
+            return self._admitted(endpoint, headers)
+        except UnauthenticatedError:
+            if endpoint.page is not None and headers.get("authorization") is not None:
+                await self.catch_up()
+        return self.admit(endpoint, headers)
+
+    async def catch_up(self) -> None:
+        """Read the tokens, roles and sessions as they are now; requests at a time share one read.
+
+        Raises `UnavailableError` if Postgres doesn't answer.
+        """
+        if self._access is None:
+            return
+        # A read that has begun before this call may miss what is new. So the next one counts, whoever makes it.
+        wanted = self._reads + 1
+        async with self._catching_up:
+            if self._reads < wanted:
+                self._reads += 1
+                await asyncio.to_thread(self._read, self._access)
+
+    async def signed_in(self, headers: Headers) -> Caller:
+        """Return the caller whose session the cookie of a request has. Raises `UnauthenticatedError` if none has."""
+        try:
+            return self._caller(headers, page=True)
+        except UnauthenticatedError:
+            await self.catch_up()
+        return self._caller(headers, page=True)
 
     def admit(self, endpoint: Endpoint, headers: Headers) -> Caller:
         """Return the caller of a request to an endpoint.
@@ -113,14 +157,17 @@ class Gate:
             ForbiddenError: The caller lacks the permission that the endpoint needs, on the branch.
             UnavailableError: The tokens haven't been read yet.
         """
-        permission = endpoint.permission
-        if self._access is None or permission.public:
-            return ANYBODY
         try:
-            caller = self._caller(headers.get("authorization"))
+            return self._admitted(endpoint, headers)
         except UnauthenticatedError:
             REFUSED.labels(UnauthenticatedError.code).inc()
             raise
+
+    def _admitted(self, endpoint: Endpoint, headers: Headers) -> Caller:
+        permission = endpoint.permission
+        if self._access is None or permission.public:
+            return ANYBODY
+        caller = self._caller(headers, page=endpoint.page is not None)
         branch = branch_of(headers)
         if not permission.admits(caller, branch):
             where = f"branch {branch[:100]!r}" if permission.on_branch else permission.scope
@@ -142,7 +189,7 @@ class Gate:
     def knows(self, headers: Headers) -> bool:
         """Return whether a request to a public endpoint shows a valid token all the same, or nobody needs one."""
         try:
-            return self._access is None or bool(self._caller(headers.get("authorization")))
+            return self._access is None or bool(self._caller(headers, page=False))
         except (UnauthenticatedError, UnavailableError):
             return False
 
@@ -200,23 +247,44 @@ class Gate:
                 self._refusals = refusals
             raise
 
-    def _caller(self, header: str | None) -> Caller:
-        if header is None or header[: len(SCHEME)].lower() != SCHEME:
+    def _caller(self, headers: Headers, *, page: bool) -> Caller:
+        scheme, _, shown = (headers.get("authorization") or "").partition(" ")
+        if scheme.lower() != (SESSION if page else BEARER):
             raise UnauthenticatedError(
                 "a token is needed: Authorization: Bearer …; `caraway tokens create` makes one, and a stack that was "
                 "started by `caraway up` has one in run/token of its data folder"
             )
-        digest = digest_of(header[len(SCHEME) :].strip())
+        digest = digest_of(shown.strip())
+        return self._of_session(digest) if page else self._of_token(digest)
+
+    def owner_of(self, token: str) -> Caller:
+        """Return the caller whose token this is.
+
+        Raises `UnauthenticatedError` if it isn't valid, and `UnavailableError` if the tokens haven't been read yet.
+        """
+        return self._of_token(digest_of(token))
+
+    def _of_token(self, digest: bytes) -> Caller:
         if self._admin is not None and self._admin.is_shown(digest):
             return OPERATOR
-        known = self._known
-        if known is None:
-            raise UnavailableError(f"the server doesn't know the tokens yet: postgres {self._watch.problem()}")
-        owner = known.owners.get(digest)
-        now = datetime.fromtimestamp(self._clock(), UTC)
-        if owner is None or (owner.expires_at is not None and owner.expires_at <= now):
+        owner = self._require_known().owners.get(digest)
+        if owner is None or (owner.expires_at is not None and owner.expires_at <= self._now()):
             raise UnauthenticatedError("the token isn't valid: it is unknown, was revoked or has expired")
         return owner.caller
+
+    def _of_session(self, digest: bytes) -> Caller:
+        session = self._require_known().sessions.get(digest)
+        if session is None or session.expires_at <= self._now() or session.token_digest is None:
+            raise UnauthenticatedError("the session has ended; sign in again")
+        return self._of_token(session.token_digest)
+
+    def _require_known(self) -> AccessList:
+        if self._known is None:
+            raise UnavailableError(f"the server doesn't know the tokens yet: postgres {self._watch.problem()}")
+        return self._known
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
 
 
 def _act(caller: Caller, target: str, branch: str, detail: str) -> Act:

@@ -1,6 +1,8 @@
 """The pages to sign in and out, and the files that pages load."""
 
-import re
+import asyncio
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from caraway.console.rendering import render, stylesheet
@@ -9,20 +11,23 @@ from caraway.server.http.errors import UnknownPathError
 from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.pages.context import PageContext
 from caraway.server.pages.parameters import given
-from caraway.server.pages.session import SIGN_IN, cookie_of, form_of, html, page_after, redirect
+from caraway.server.pages.session import (
+    COOKIE,
+    LASTING,
+    SIGN_IN,
+    cookie_of,
+    form_of,
+    html,
+    is_over_tls,
+    page_after,
+    redirect,
+    session_in,
+)
+from caraway.state.access import digest_of
+from caraway.state.permissions import ANYBODY
 
-# Tokens have these characters only; others could end the value of a cookie.
-TOKEN = re.compile(r"[A-Za-z0-9_.~+/=-]{1,400}")
-
-
-class _Shown:
-    """The headers of a request that shows a token."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def get(self, key: str, default: str | None = None) -> str | None:
-        return f"Bearer {self._token}" if key == "authorization" else default
+# The action of a refused sign-in in the audit log, as that of one that succeeded.
+SIGNING_IN = "sign in"
 
 
 async def sign_in_page(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
@@ -31,23 +36,34 @@ async def sign_in_page(context: PageContext, request: Request[Any, Any]) -> Http
 
 
 async def sign_in(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
-    """Check a token, and have the browser keep it in a cookie."""
+    """Check a token, and begin a session whose id the browser keeps in a cookie."""
     fields = form_of(request.body, request.headers, signed_in=False)
     token, wanted = fields.get("token", "").strip(), page_after(fields.get("next", ""))
-    if TOKEN.fullmatch(token) is None:
-        message = "that is no token: enter one that `caraway tokens create` has printed"
-        return html(render("sign_in.html", wanted=wanted, message=message), 401)
+    gate, access = context.server.deployment.gate, context.server.deployment.access
+    if access is None:
+        return redirect(wanted)
     try:
-        context.server.deployment.gate.admit(context.endpoints["metrics"], _Shown(token))
+        caller = gate.owner_of(token)
     except UnauthenticatedError as error:
+        gate.refuse(ANYBODY, SIGNING_IN, "", error)
         return html(render("sign_in.html", wanted=wanted, message=str(error)), 401)
-    return redirect(wanted, cookie_of(token, request.headers))
+    begin = partial(access.acting_for(caller).begin_session, LASTING, token_digest=digest_of(token))
+    session = await asyncio.to_thread(begin)
+    return redirect(wanted, cookie_of(COOKIE, session, LASTING, tls=is_over_tls(request.headers)))
 
 
 async def sign_out(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
-    """Have the browser forget the token."""
+    """End the session, and have the browser forget its id."""
     form_of(request.body, request.headers)
-    return redirect(SIGN_IN, cookie_of("", request.headers))
+    gate, access = context.server.deployment.gate, context.server.deployment.access
+    session = session_in(request.headers)
+    if access is not None and session is not None:
+        # A session that has ended already needs no end, and a made-up one no line of the audit log.
+        with suppress(UnauthenticatedError):
+            caller = await gate.signed_in(request.headers)
+            await asyncio.to_thread(access.acting_for(caller).end_session, session)
+            await gate.catch_up()
+    return redirect(SIGN_IN, cookie_of(COOKIE, "", LASTING, tls=is_over_tls(request.headers)))
 
 
 async def style(context: PageContext, request: Request[Any, Any]) -> HttpResponse:

@@ -1,13 +1,15 @@
-"""The session of a browser: the token in a cookie, the branch in the address, and errors as pages.
+"""The session of a browser: its id in a cookie, the branch in the address, and errors as pages.
 
-The cookie has the token itself, so the server keeps no sessions, and a revoked token ends its sessions. Scripts can't
-read the cookie (HttpOnly), and pages of other sites can't make a browser send it (SameSite=Strict). A form also has a
-code that is computed from the token, and its request must come from a page of this server.
+The cookie has the random id of a session in Postgres (`caraway.state.access`), never the token with which somebody has
+signed in: browsers send cookies to all ports of a host. Scripts can't read the cookie (HttpOnly), and pages of other
+sites can't make a browser send it (SameSite=Strict). A form also has a code that is computed from the id, and its
+request must come from a page of this server.
 """
 
 import hashlib
 import hmac
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,12 +19,17 @@ from caraway.server.http.errors import ForeignSiteError, status_of
 from caraway.server.http.messages import BRANCH_HEADERS, Headers, HttpResponse, Request
 from caraway.state.model import MAIN
 
-COOKIE = "caraway_token"
+COOKIE = "caraway_session"
+# Browsers keep a cookie whose name begins so only if this very host has sent it over TLS, for all of its paths. So no
+# other port without TLS, and no neighbouring host, can set it.
+OVER_TLS = "__Host-"
 # The most fields of a form or an address, and the most cookies of a request that are looked at. A form that gives a
 # token its roles has a field for each role.
 MAX_FIELDS, MAX_COOKIES = 1_000, 200
-# A cookie ends after this time, so that a browser that is left somewhere doesn't stay signed in for ever.
-COOKIE_SECONDS = 12 * 3600
+# A session ends after this time, so that a browser that is left somewhere doesn't stay signed in for ever.
+LASTING = timedelta(hours=12)
+# The most characters of an address to which a browser goes after the sign-in.
+LONGEST_ADDRESS = 2_000
 FORM = "application/x-www-form-urlencoded"
 HOME = "/console"
 SIGN_IN = "/console/sign-in"
@@ -57,7 +64,7 @@ class UnreadableFieldError(InvalidInputError):
 
 
 class PageHeaders:
-    """The headers of a request of a browser, with the cookie as the token and the address's branch as the header."""
+    """The headers of a request of a browser, with the session of the cookie and the address's branch as headers."""
 
     def __init__(self, headers: Headers, query_string: str) -> None:
         self._headers = headers
@@ -67,8 +74,8 @@ class PageHeaders:
     def get(self, key: str, default: str | None = None) -> str | None:
         """Return the value of a header."""
         if key == "authorization":
-            token = token_in(self._headers)
-            return default if token is None else f"Bearer {token}"
+            session = session_in(self._headers)
+            return default if session is None else f"Session {session}"
         if key in BRANCH_HEADERS:
             return self._branch or default
         return self._headers.get(key, default)
@@ -78,7 +85,7 @@ class Console:
     """The manner of all pages of the console (`caraway.server.http.endpoints.Page`)."""
 
     def headers(self, headers: Headers, query_string: str) -> Headers:
-        """Return the headers of a request with the token and the branch."""
+        """Return the headers of a request with the session and the branch."""
         return PageHeaders(headers, query_string)
 
     def refusal(self, error: Exception, path: str, query_string: str, headers: Headers) -> HttpResponse:
@@ -86,7 +93,7 @@ class Console:
         status = status_of(error)
         here = f"{path}?{query_string}" if query_string else path
         if isinstance(error, UnauthenticatedError):
-            if headers.get("sec-fetch-site") == "cross-site" and token_in(headers) is None:
+            if headers.get("sec-fetch-site") == "cross-site" and session_in(headers) is None:
                 # A link on another site: browsers leave a strict cookie out at first, and send it when a page of this
                 # server asks again.
                 return html(render("again.html", here=here))
@@ -119,25 +126,36 @@ def redirect(address: str, *cookies: str) -> HttpResponse:
     return HttpResponse(303, [*headers, *(("set-cookie", cookie) for cookie in cookies)], b"")
 
 
-def token_in(headers: Headers) -> str | None:
-    """Return the token in the cookie of a request; None without one."""
+def session_in(headers: Headers) -> str | None:
+    """Return the id of the session in the cookie of a request; None without one."""
+    return cookie_in(headers, COOKIE)
+
+
+def cookie_in(headers: Headers, name: str) -> str | None:
+    """Return the value of a cookie of a request, of the one that TLS protects if there are two; None without one."""
     # The time of http.cookies grows with the square of a hostile header, and the header is read before the caller is
     # known.
-    cookies = (part.strip().partition("=") for part in (headers.get("cookie") or "").split(";", MAX_COOKIES))
-    return next((value for name, _, value in cookies if name == COOKIE and value), None)
+    parts = (part.strip().partition("=") for part in (headers.get("cookie") or "").split(";", MAX_COOKIES))
+    found = {key: value for key, _, value in reversed([*parts]) if key in {name, OVER_TLS + name} and value}
+    return found.get(OVER_TLS + name) or found.get(name)
 
 
-def cookie_of(token: str, headers: Headers) -> str:
-    """Return the header that gives a browser its token; an empty token takes it away."""
-    # The origin has the scheme that the browser sees, also if a proxy in front of the server ends TLS.
-    secure = "; Secure" if (headers.get("origin") or "").startswith("https:") else ""
-    seconds = COOKIE_SECONDS if token else 0
-    return f"{COOKIE}={token}; Path={HOME}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+def is_over_tls(headers: Headers) -> bool:
+    """Return whether a browser has sent a form over TLS, to this server or to a proxy in front of it."""
+    # The origin has the scheme that the browser sees.
+    return (headers.get("origin") or "").startswith("https:")
+
+
+def cookie_of(name: str, value: str, lasting: timedelta, *, tls: bool, same_site: str = "Strict") -> str:
+    """Return the header that gives a browser a cookie for some time; with an empty value it takes the cookie away."""
+    where = f"{OVER_TLS}{name}={value}; Path=/; Secure" if tls else f"{name}={value}; Path={HOME}"
+    seconds = int(lasting.total_seconds()) if value else 0
+    return f"{where}; Max-Age={seconds}; HttpOnly; SameSite={same_site}"
 
 
 def code_of(headers: Headers) -> str:
-    """Return the code that forms of a session have; who lacks the token can't compute it."""
-    return hmac.digest((token_in(headers) or "").encode(), b"caraway console form", hashlib.sha256).hex()
+    """Return the code that forms of a session have; who lacks the id of the session can't compute it."""
+    return hmac.digest((session_in(headers) or "").encode(), b"caraway console form", hashlib.sha256).hex()
 
 
 def form_of(body: bytes, headers: Headers, *, signed_in: bool = True) -> dict[str, str]:
@@ -182,6 +200,10 @@ async def json_of(request: Request[Any, Any], text: str, noun: str, *, empty: ob
 
 def page_after(wanted: str) -> str:
     """Return the address to go to after signing in: the wanted one if it is a page of the console, else the first."""
+    # `urlsplit` leaves out tabs and line ends, which would stand in the header of the answer.
+    plain = wanted.isascii() and wanted.isprintable() and " " not in wanted and "\\" not in wanted
+    if not plain or len(wanted) > LONGEST_ADDRESS:
+        return HOME
     parts = urlsplit(wanted)
     inside = parts.path == HOME or parts.path.startswith(f"{HOME}/")
-    return wanted if inside and not parts.scheme and not parts.netloc and "\\" not in wanted else HOME
+    return wanted if inside and not parts.scheme and not parts.netloc else HOME

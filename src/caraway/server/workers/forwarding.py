@@ -88,5 +88,6 @@ class Forwarder:
             # The counter is set to the time instead of being increased. Two readers that increase it at once would set
             # it to the same value, and a reader that sees this value after the first change would miss the second one.
             self._changes[0] = time.time_ns()
-        passed_back = [(header, value) for header in PASSED_BACK if (value := found.headers.get(header)) is not None]
+        # A header may stand there several times, as that of cookies does.
+        passed_back = [(header, value) for header, value in found.headers.multi_items() if header in PASSED_BACK]
         return HttpResponse(found.status_code, passed_back, found.content)
