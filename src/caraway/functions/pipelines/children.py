@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from caraway.arrow_messages import is_compressed
 from caraway.errors import CarawayError
 from caraway.functions.confinement.policy import Confinement
 from caraway.functions.confinement.requests import Answer, EndedError, RestartedProcess
@@ -116,16 +117,22 @@ class FunctionChild(RestartedProcess):
 def _array(content: bytes, type_: pa.StructType, rows: int) -> pa.StructArray:
     """Parse an answer, which may be any bytes, since a function can write to the channel.
 
+    Only the schema and one record batch are read, whose buffers are those of the answer: compressed ones, or a stream
+    of many dictionaries, could take any memory and time in this process.
+
     Raises `EOFError` if the answer isn't an array of this type and length.
     """
     try:
-        with pa.ipc.open_stream(content) as reader:
-            array = reader.read_next_batch().column(0)
+        messages = pa.ipc.MessageReader.open_stream(content)
+        schema, batch = pa.ipc.read_schema(messages.read_next_message()), messages.read_next_message()
+        if [field.type for field in schema] != [type_] or batch.type != "record batch" or is_compressed(batch):
+            raise EOFError("an answer of another kind")
+        array = pa.ipc.read_record_batch(batch, schema).column(0)
         # Without a full check, offsets in the answer could point outside of its buffers.
         array.validate(full=True)
     except (pa.ArrowException, ValueError, IndexError, StopIteration, OSError) as error:
         raise EOFError(f"an unreadable answer: {error}") from error
-    if array.type != type_ or len(array) != rows:
+    if len(array) != rows:
         raise EOFError("an answer of another function")
     return array
 

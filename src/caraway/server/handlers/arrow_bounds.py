@@ -4,13 +4,13 @@ A stream of a megabyte can stand for gigabytes: a dictionary names one long text
 of nulls have lengths without any bytes, compressed buffers hold zeros.
 """
 
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from caraway.arrow_messages import plain_size
 from caraway.errors import InvalidInputError, TooLargeError
 from caraway.ingest.json_text import MAX_DEPTH, MAX_VALUES
 from caraway.server.http.body import too_large
@@ -23,16 +23,6 @@ MAX_MESSAGES = 2_000
 # so MAX_COLUMNS columns fit.
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_COLUMNS = 5_000
-# Numbers in Arrow's FlatBuffers schema Message.fbs: those of the fields of a message that hold the kind of its header
-# and the header itself, and those of the kinds "dictionary" and "record batch".
-_KIND, _HEADER = 1, 2
-_DICTIONARY, _BATCH = 2, 3
-# The numbers of the fields of a batch that hold its buffers and their compression, and of the field of a dictionary
-# that holds its batch.
-_BUFFERS, _COMPRESSION, _DATA = 2, 3, 1
-_BUFFER = struct.Struct("<qq")
-_LENGTH = struct.Struct("<q")
-
 _TEXT = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -92,8 +82,7 @@ def check_messages(body: bytes) -> int:
             raise TooLargeError(f"a stream may have {MAX_MESSAGES:,} messages; write larger record batches")
         if message.metadata.size > MAX_METADATA_BYTES:
             raise TooLargeError(f"the metadata of a message may have {MAX_METADATA_BYTES:,} bytes; write fewer columns")
-        data = message.body
-        size += _plain_size(message.metadata.to_pybytes(), b"" if data is None else memoryview(data))
+        size += plain_size(message)
         if size > MAX_BODY_BYTES:
             raise too_large("more once decompressed")
     return size
@@ -139,56 +128,3 @@ def _inner(column: pa.Array) -> Iterator[pa.Array]:
         yield column.items
     elif _is_one_of(_LIST, dtype):
         yield column.values
-
-
-def _plain_size(metadata: bytes, data: "memoryview | bytes") -> int:
-    """Return how many bytes the buffers of a message take once they are decompressed."""
-    try:
-        message = _table(metadata, 0)
-        kind = _field(metadata, message, _KIND)
-        header = _field(metadata, message, _HEADER)
-        if kind is None or header is None or metadata[kind] not in {_DICTIONARY, _BATCH}:
-            return len(data)
-        batch = _table(metadata, header)
-        if metadata[kind] == _DICTIONARY:
-            inner = _field(metadata, batch, _DATA)
-            if inner is None:
-                return len(data)
-            batch = _table(metadata, inner)
-        buffers = _field(metadata, batch, _BUFFERS)
-        if buffers is None or _field(metadata, batch, _COMPRESSION) is None:
-            return len(data)
-        return sum(_plain_sizes(metadata, _table(metadata, buffers), data))
-    except (struct.error, IndexError) as error:
-        raise InvalidInputError("the body is no Arrow IPC stream: the metadata of a message is damaged") from error
-
-
-def _plain_sizes(metadata: bytes, vector: int, data: "memoryview | bytes") -> Iterator[int]:
-    (count,) = struct.unpack_from("<I", metadata, vector)
-    for number in range(count):
-        offset, length = _BUFFER.unpack_from(metadata, vector + 4 + number * _BUFFER.size)
-        if length < _LENGTH.size or offset < 0:
-            continue
-        # Each compressed buffer begins with its uncompressed length; -1 means that the buffer isn't compressed after
-        # all.
-        (plain,) = _LENGTH.unpack_from(data, offset)
-        if plain < -1:
-            raise InvalidInputError("the body is no Arrow IPC stream: a compressed buffer has a negative length")
-        yield length if plain == -1 else plain
-
-
-def _table(data: bytes, position: int) -> int:
-    """Return the position of the table or vector whose offset stands at `position` (the layout of FlatBuffers)."""
-    return position + int(struct.unpack_from("<I", data, position)[0])
-
-
-def _field(data: bytes, table: int, number: int) -> int | None:
-    """Return the position of a field of a table by its number, None if the table lacks it."""
-    (back,) = struct.unpack_from("<i", data, table)
-    fields = table - back
-    (size,) = struct.unpack_from("<H", data, fields)
-    entry = 4 + 2 * number
-    if entry >= size:
-        return None
-    (offset,) = struct.unpack_from("<H", data, fields + entry)
-    return table + offset if offset else None

@@ -44,16 +44,30 @@ def offsets(channel: Channel) -> None:
     _answer(channel, _stream(pa.StructArray.from_arrays(parts, fields=list(TYPE))))
 
 
+def compressed(channel: Channel) -> None:
+    """Send a right answer of a megabyte in a few hundred bytes."""
+    message = pa.array(["x" * (1 << 20)])
+    row = pa.StructArray.from_arrays([pa.nulls(1, pa.int64()), message, pa.nulls(1, pa.string())], fields=list(TYPE))
+    _answer(channel, _stream(row, "zstd"))
+
+
+def dictionaries(channel: Channel) -> None:
+    """Send a stream whose type names a dictionary, which stands for many texts."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["x"]))
+    _answer(channel, _stream(pa.StructArray.from_arrays([pa.nulls(1, pa.int64()), text], names=["made", "message"])))
+
+
 def _answer(channel: Channel, content: bytes, *, raw: bool = False) -> None:
     channel.receive()
     channel.send(content if raw else packed(["answer", content]))
     channel.receive()
 
 
-def _stream(array: pa.StructArray) -> bytes:
+def _stream(array: pa.StructArray, compression: str | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     batch = pa.RecordBatch.from_arrays([array], ["rows"])
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()
     return content

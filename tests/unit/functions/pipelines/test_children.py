@@ -117,7 +117,7 @@ def test_a_function_that_cannot_be_loaded_leaves_the_process_alone() -> None:
         assert not ask.child.fresh  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", ["pickle", "arrow", "length", "type", "offsets"])
+@pytest.mark.parametrize("kind", ["pickle", "arrow", "length", "type", "offsets", "compressed", "dictionaries"])
 def test_an_answer_that_is_not_what_was_asked_for_ends_the_process(kind: str) -> None:
     with (
         child(target=f"tests.unit.functions.pipelines.hostile:{kind}") as ask,
