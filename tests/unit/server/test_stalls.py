@@ -89,6 +89,10 @@ class Stalling:
             if any(call.endswith(f" {way}") for call in line["calls"])
         ]
 
+    def hanging(self) -> list[dict[str, Any]]:
+        """Return the lines that were written while a function of the program hung."""
+        return [line for line in self.lines("the event loop stands still") if line["calls"][0].endswith(" hang")]
+
     def count(self) -> float:
         """Return the number of stalls that the metrics show."""
         lines = self.get("/metrics").splitlines()
@@ -110,9 +114,9 @@ def stalling(folder: Path) -> Iterator[Stalling]:
                 except httpx.TransportError:
                     return False
 
-            eventually(answers, 60)
-            yield made
-            made.client.close()
+            with made.client:
+                eventually(answers, 60)
+                yield made
         finally:
             process.kill()
 
@@ -134,9 +138,8 @@ def test_what_holds_the_event_loop_is_named_and_counted(tmp_path: Path) -> None:
         # The innermost call comes first.
         assert [call.rpartition(" ")[2] for call in computed["calls"]][:2] == ["computing_for", "compute"]
         # A stall that may never end is told while it lasts, with the calls of all threads.
-        with pytest.raises(httpx.ReadTimeout):
+        with pytest.raises(httpx.TimeoutException):
             server.client.get("/hang", timeout=0.1)
-        eventually(lambda: bool(server.lines("the event loop stands still")), 60)
-        (long,) = server.lines("the event loop stands still")
-        assert long["calls"][0].endswith(" hang")
-        assert "MainThread" in long["threads"]
+        # On a busy machine, what computed before may have taken so long, too.
+        eventually(lambda: bool(server.hanging()), 60)
+        assert "MainThread" in server.hanging()[0]["threads"]
