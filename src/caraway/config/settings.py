@@ -6,6 +6,7 @@ From strongest to weakest: arguments of `load_settings`, environment variables (
 
 import os
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -41,6 +42,10 @@ def _postgres_url(url: str) -> str:
     if urlsplit(url).scheme not in {"postgresql", "postgres"}:
         raise ValueError("must look like postgresql://user:password@host:5432/database")
     return url
+
+
+def _network(text: str) -> str:
+    return str(ip_network(text, strict=False))
 
 
 def _objects_url(url: str) -> str:
@@ -116,6 +121,8 @@ class ServerSettings(Section):
         allowed_hosts: Further names by which clients reach the server, `*.example.com` for all below one, `*` for any.
             This machine's name, `localhost`, `host` and addresses need not be listed.
         allowed_origins: Sites whose pages may send requests, such as `https://console.example.com`.
+        trusted_proxies: Addresses and networks of proxies, such as `10.0.0.5` or `10.1.0.0/16`, whose headers
+            `Forwarded` and `X-Forwarded-…` are believed: on the scheme, the name of the server and the client.
         allow_network_without_tokens: True: a server without tokens may listen on an address that other machines reach.
         extractor_processes: The Python extractors that run at a time, each in a process of its own commit.
         extractor_seconds: The most seconds for one call of an extractor; after it the process is ended and the request
@@ -148,6 +155,7 @@ class ServerSettings(Section):
     allow_network_without_tokens: bool = False
     allowed_hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_.-]+)$")], ...] = ()
     allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s*]+/?$")], ...] = ()
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
     extractor_memory_mb: Annotated[int, Field(ge=16)] = 1024

@@ -17,6 +17,7 @@ from caraway.errors import CarawayError
 from caraway.logs import configure_logging
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
+from caraway.server.http.arrival import Proxies
 from caraway.server.http.endpoints import Router
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import endpoints
@@ -45,6 +46,7 @@ def run(settings: Settings) -> None:
         RequestBounds.of(server),
         sites=Sites(server),
         tracer=deployment.tracer,
+        proxies=Proxies(server.trusted_proxies),
     )
     http = http_server(app, server.host, port, connections=server.connections)
     _log_start(settings, port)

@@ -15,6 +15,7 @@ from caraway.server import metrics
 from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
 from caraway.server.access.sites import Sites, check_media_type
+from caraway.server.http.arrival import Proxies
 from caraway.server.http.body import read_body
 from caraway.server.http.budget import Budget, Hold
 from caraway.server.http.encoding import encoded
@@ -77,6 +78,7 @@ class App:
         *,
         sites: Sites | None,
         tracer: Tracer | None = None,
+        proxies: Proxies | None = None,
     ) -> None:
         """Answer requests that `gate` admits through the handlers that `router` finds.
 
@@ -86,11 +88,13 @@ class App:
             bounds: Bounds on the time, the memory and the number of requests.
             sites: Refuses requests of other sites' web pages; None if another process has checked them already.
             tracer: Decides which requests are traced; None: none are.
+            proxies: The proxies whose word on the way of a request is believed; None: nobody's is.
         """
         self._router = router
         self._gate = gate
         self._tracer = tracer
         self._sites = sites
+        self._proxies = Proxies() if proxies is None else proxies
         self._bounds = RequestBounds() if bounds is None else bounds
 
     async def __rsgi__(self, scope: RsgiScope, exchange: Exchange) -> None:
@@ -98,13 +102,13 @@ class App:
         started = time.perf_counter()
         request_id = accepted(scope.headers.get(HEADER))
         context = REQUEST_ID.set(request_id)
+        self._proxies.note(scope)
         trace = None if self._tracer is None else self._begin_trace(self._tracer, scope.headers)
-        target, headers, page = UNKNOWN_TARGET, scope.headers, None
+        target, page = UNKNOWN_TARGET, None
         try:
             endpoint, name = self._router.find(scope.method, scope.path)
             target, page = endpoint.target, endpoint.page
-            if page is not None:
-                headers = page.headers(scope.headers, scope.query_string)
+            headers = scope.headers if page is None else page.headers(scope.headers, scope.query_string)
             if self._sites is not None:
                 self._sites.check(endpoint, headers)
             # The gate comes before the body is read: a caller who isn't admitted must not fill the memory with bodies.

@@ -33,6 +33,9 @@ class Headers:
     def get(self, key: str, default: str | None = None) -> str | None:
         return self._headers.get(key, default)
 
+    def get_all(self, key: str) -> list[str]:
+        return [self._headers[key]] if key in self._headers else []
+
 
 @dataclass(slots=True)
 class Exchange:
@@ -68,7 +71,8 @@ def send(app: App, method: str, path: str, body: bytes = b"", headers: dict[str,
     """Send a request with exactly these headers, and its length."""
     path, _, query = path.partition("?")
     given = Headers(**{"content-length": str(len(body)), **(headers or {})})
-    scope: Any = SimpleNamespace(method=method, path=path, query_string=query, headers=given)
+    about = {"scheme": "http", "client": "127.0.0.1:1", "method": method, "path": path, "query_string": query}
+    scope: Any = SimpleNamespace(**about, headers=given)
     exchange: Any = Exchange(body)
     asyncio.run(app.__rsgi__(scope, exchange))
     answered: Exchange = exchange

@@ -11,6 +11,7 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.sites import Sites, check_media_type
 from caraway.server.app import App
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.http.arrival import Proxies
 from caraway.server.http.endpoints import PROTOBUF, PUBLIC, Endpoint, Router
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.server.http.messages import HttpResponse, Request, text_response
@@ -149,3 +150,17 @@ def test_settings_that_mean_nothing_are_refused(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv(f"CARAWAY_SERVER__{variable}", value)
     with pytest.raises(ConfigurationError, match=variable):
         load_settings()
+
+
+def test_only_a_trusted_proxy_changes_the_name_of_the_server() -> None:
+    routes = (Endpoint("POST", "/commit", done, PUBLIC, target="lookup", accepts=PROTOBUF),)
+    page = {**PLAIN, "x-forwarded-host": "caraway.example.com", "origin": "https://caraway.example.com"}
+    settings = ServerSettings(tokens=False, allowed_hosts=("caraway.example.com",))
+
+    def status(*trusted: str) -> int:
+        app = App(Router(routes), Gate(NO_AUDIT, None), sites=Sites(settings), proxies=Proxies(trusted))
+        return send(app, "POST", "/commit", b"definitions", page).status
+
+    assert status() == 403
+    assert status("10.0.0.5") == 403
+    assert status("127.0.0.0/8") == 200

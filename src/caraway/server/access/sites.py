@@ -19,6 +19,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from caraway.config.settings import ServerSettings
+from caraway.server.http.arrival import arrival
 from caraway.server.http.endpoints import Endpoint
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.server.http.messages import Headers, media_type
@@ -53,7 +54,7 @@ class Sites:
         """
         if endpoint.probe:
             return
-        host = headers.get("host") or ""
+        host = arrival().host or headers.get("host") or ""
         if not host or not self._is_own(host):
             raise ForeignHostError(
                 f"this server isn't {host[:LONGEST]!r}, which the request is addressed to. If it is reached by that "

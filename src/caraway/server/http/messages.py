@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol
@@ -45,13 +45,23 @@ class Headers(Protocol):
         ...
 
 
-class RsgiScope(Protocol):
-    """The parts of a request that granian passes to the application."""
+class AllHeaders(Headers, Protocol):
+    """Headers of a request as granian has them."""
 
+    def get_all(self, key: str) -> Iterable[str]:
+        """Return the values of all headers of one name, in their order."""
+        ...
+
+
+class RsgiScope(Protocol):
+    """The parts of a request that granian passes to the application; `client` is its address, with the port."""
+
+    scheme: str
+    client: str
     method: str
     path: str
     query_string: str
-    headers: Headers
+    headers: AllHeaders
 
 
 class Exchange(Protocol):

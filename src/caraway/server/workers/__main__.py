@@ -18,6 +18,7 @@ from caraway.errors import CarawayError
 from caraway.logs import configure_logging
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
+from caraway.server.http.arrival import Proxies
 from caraway.server.http.endpoints import Router
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import endpoints
@@ -40,13 +41,14 @@ def write(settings: Settings, folder: Path) -> None:
     # A writer that was killed has left its socket behind, and a socket can only be bound to a path that is free.
     socket.unlink(missing_ok=True)
     # `sites` is None: only readers send requests to this socket, and a reader has already refused requests from pages
-    # of other sites.
+    # of other sites. Readers also tell how a request came.
     app = App(
         Router(endpoints(deployment)),
         deployment.gate,
         RequestBounds.of(settings.server),
         sites=None,
         tracer=deployment.tracer,
+        proxies=Proxies(everybody=True),
     )
     server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:
@@ -63,7 +65,12 @@ def read(settings: Settings, folder: Path, number: int, host: str, port: int) ->
     forwarder = Forwarder(folder / SOCKET, changes_of(folder))
     bounds = RequestBounds.of(settings.server)
     app = App(
-        ReaderRouter(reading, forwarder), reading.gate, bounds, sites=Sites(settings.server), tracer=reading.tracer
+        ReaderRouter(reading, forwarder),
+        reading.gate,
+        bounds,
+        sites=Sites(settings.server),
+        tracer=reading.tracer,
+        proxies=Proxies(settings.server.trusted_proxies),
     )
     server = http_server(app, host, port, connections=settings.server.connections)
     try:

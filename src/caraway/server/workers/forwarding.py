@@ -9,6 +9,7 @@ import httpx
 from caraway.errors import UnavailableError
 from caraway.index.storage.shared_counters import SharedCounters
 from caraway.request_ids import HEADER, REQUEST_ID
+from caraway.server.http.arrival import arrival
 from caraway.server.http.errors import DeadlineError
 from caraway.server.http.messages import BRANCH_HEADERS, HttpResponse, Request
 from caraway.server.tracing.spans import TRACE
@@ -69,6 +70,7 @@ class Forwarder:
         headers = {header: value for header in PASSED_ON if (value := request.headers.get(header)) is not None}
         # The id that this process has made, if the client gave none; both processes log it.
         headers[HEADER] = REQUEST_ID.get()
+        headers |= arrival().told
         if (trace := TRACE.get()) is not None:
             headers["traceparent"] = trace.traceparent
         # The writer is asked not to compress its answer: between processes of one machine that would only take time.
