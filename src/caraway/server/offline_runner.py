@@ -18,6 +18,8 @@ from caraway.scratch import sweep
 LOG = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
+# Seconds between two looks whether a process has ended, while further queries have to wait for that.
+FULL_SECONDS = 0.05
 # A query whose process found that something doesn't answer is begun again after so many seconds.
 PAUSE_SECONDS = 10.0
 # Old results are looked for each time after so many looks.
@@ -57,7 +59,7 @@ class OfflineRunner(Recurring):
             started: Called with the id of a query and the number of its new process.
             clock: Returns the time in seconds.
         """
-        super().__init__("offline-queries", self._look, LOOK_SECONDS)
+        super().__init__("offline-queries", self._look, self.pause_seconds)
         self._forks = forks
         self._queries = queries
         self._objects = objects
@@ -70,6 +72,11 @@ class OfflineRunner(Recurring):
         self._running: dict[str, Forked] = {}
         self._paused: dict[str, float] = {}
         self._looks = 0
+
+    def pause_seconds(self) -> float:
+        """Return the seconds until the next look, unless the runner is woken before."""
+        # Nobody wakes it when a process ends. A look costs a query of the database only if another one may be started.
+        return FULL_SECONDS if len(self._running) >= self._processes else LOOK_SECONDS
 
     def _look(self) -> None:
         ended = False

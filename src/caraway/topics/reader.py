@@ -285,3 +285,20 @@ class TopicReader:
 def connect(bootstrap_servers: str, config: Mapping[str, Any]) -> Consumer:
     """Return a consumer without any assignment."""
     return Consumer(consumer_config(bootstrap_servers) | dict(config), logger=kafka_logger())
+
+
+def connected(bootstrap_servers: str, config: Mapping[str, Any]) -> Consumer:
+    """Return a consumer without any assignment that knows all topics, for somebody who waits for what it reads.
+
+    If librdkafka doesn't know the leaders of partitions when they are assigned, it often asks for them only a second
+    later.
+
+    Raises `UnavailableError` if the broker doesn't answer.
+    """
+    consumer = connect(bootstrap_servers, config)
+    try:
+        consumer.list_topics(timeout=METADATA_TIMEOUT_S)
+    except KafkaException as error:
+        consumer.close()
+        raise UnavailableError(f"no Kafka broker answers at {bootstrap_servers}: {error}") from error
+    return consumer

@@ -13,7 +13,7 @@ from caraway.children.forking import ForkServer
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.model import LATER
 from caraway.server import offline_runner
-from caraway.server.offline_runner import PAUSE_SECONDS, OfflineRunner
+from caraway.server.offline_runner import FULL_SECONDS, LOOK_SECONDS, PAUSE_SECONDS, OfflineRunner
 
 
 class Queries:
@@ -96,6 +96,19 @@ def test_a_query_that_waits_for_something_is_begun_again_after_a_pause(ends_with
     runs.now = PAUSE_SECONDS
     runs.look()
     assert runs.begun == ["a", "b", "a"]
+    runs.look()
+
+
+def test_a_query_that_waits_for_a_place_is_begun_soon_after_the_one_before_has_ended(
+    ends_with: Any, begin: Begin
+) -> None:
+    ends_with(0)
+    runs = begin("a", "b")
+    assert runs.runner.pause_seconds() == LOOK_SECONDS
+    runs.look()
+    assert runs.runner.pause_seconds() == FULL_SECONDS, "nobody wakes the runner at the end of a process"
+    runs.look()
+    assert len(runs.begun) == 2
     runs.look()
 
 

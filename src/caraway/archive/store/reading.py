@@ -22,7 +22,7 @@ from caraway.topics.block_sizes import records_per_message
 from caraway.topics.ids import topic_id
 from caraway.topics.polling import poll_some
 from caraway.topics.positions import TopicEnds
-from caraway.topics.reader import COMMON, Message, connect
+from caraway.topics.reader import COMMON, Message, connected
 
 # A broker that sends nothing for so long, although there are messages to read, counts as gone.
 SILENT_SECONDS = 30.0
@@ -243,7 +243,7 @@ def _messages(bootstrap_servers: str, topic: str, spans: Mapping[int, tuple[int,
     open_ = {partition: end for partition, (first, end) in spans.items() if first < end}
     if not open_:
         return
-    consumer = connect(bootstrap_servers, COMMON | {"enable.partition.eof": True})
+    consumer = connected(bootstrap_servers, COMMON | {"enable.partition.eof": True})
     try:
         consumer.assign([TopicPartition(topic, partition, spans[partition][0]) for partition in open_])
         heard = time.monotonic()

@@ -17,7 +17,7 @@ from caraway.plan.model import RecordSchema
 from caraway.topics.blocks import is_block, split
 from caraway.topics.codec import RecordCodec
 from caraway.topics.ids import topic_id
-from caraway.topics.reader import COMMON, connect
+from caraway.topics.reader import COMMON, connected
 
 # The time for the records of a topic. The records that aren't read by then come from the archive, without marks.
 SECONDS = 10.0
@@ -45,7 +45,7 @@ class TopicMessages(Messages):
     def _on_topic(self, topic: str, schema: RecordSchema, places: set[Place]) -> dict[Place, Found]:
         codec, until = RecordCodec(schema), time.monotonic() + SECONDS
         found: dict[Place, Found] = {}
-        consumer = connect(self._servers, COMMON | {"enable.partition.eof": True})
+        consumer = connected(self._servers, COMMON | {"enable.partition.eof": True})
         try:
             begins: dict[int, int] = {}
             for partition, offset in sorted({place[:2] for place in places}):

@@ -9,7 +9,7 @@ from caraway.index.feeding.consumption import FRESH
 from caraway.server.waiting.goals import Goal
 from caraway.server.waiting.markers import Seen
 from caraway.topics.markers import ARRIVAL_KEY, decode_arrival
-from caraway.topics.reader import Message, connect
+from caraway.topics.reader import Message, connected
 
 # The most messages that one poll returns from the outputs that no index here reads.
 BATCH = 5_000
@@ -77,7 +77,7 @@ class OutputReader:
         if self._consumer is None:
             if not topics:
                 return
-            self._consumer = connect(self._bootstrap_servers, FRESH.config)
+            self._consumer = connected(self._bootstrap_servers, FRESH.config)
         gone = self._read.keys() - topics.keys()
         if gone:
             self._consumer.incremental_unassign([TopicPartition(t, p) for t in gone for p in self._read.pop(t)])

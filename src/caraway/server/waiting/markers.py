@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from caraway.index.feeding.consumption import FRESH
 from caraway.plan.model import JobMode, JobPlan
@@ -14,7 +14,7 @@ from caraway.topics.markers import ARRIVAL_KEY, MARKER_KEY, TOKEN_BYTES, Arrival
 from caraway.topics.polling import poll_some
 from caraway.topics.positions import Offsets, TopicEnds
 from caraway.topics.producer import TopicWriter
-from caraway.topics.reader import connect
+from caraway.topics.reader import connected
 
 # The most records that one poll returns from the output topics of jobs.
 BATCH = 1_000
@@ -68,7 +68,8 @@ class Markers:
         # Jobs in micro-batch mode pass no markers on. They report to Postgres the positions that they have processed,
         # which `Goals.advance` reads.
         self._jobs = {job_id: job for job_id, job in jobs.items() if job.mode is JobMode.REAL_TIME}
-        self._consumer = connect(bootstrap_servers, FRESH.config) if self._jobs else None
+        self._bootstrap_servers = bootstrap_servers
+        self._consumer: Consumer | None = None
         self._outputs: Offsets = {}
         # By input topic: the token of its marker, and the number of partitions from which arrivals must come.
         self._sent: dict[str, tuple[bytes, int]] = {}
@@ -79,8 +80,9 @@ class Markers:
 
         Raises `UnavailableError` if the broker doesn't answer.
         """
-        if self._consumer is None:
+        if not self._jobs:
             return
+        self._consumer = connected(self._bootstrap_servers, FRESH.config)
         self._outputs = self.ends.ends({job.output.name for job in self._jobs.values()})
         self._consumer.assign(
             [
