@@ -52,7 +52,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         f"{CONFINED}::test_functions_die_first_when_the_memory_of_the_machine_runs_out",
         f"{FUNCTIONS}/confinement/test_values.py::test_no_message_takes_more_memory_than_was_counted",
     ),
-    "F16 no TLS": ("The server speaks HTTP without TLS",),
+    "F16 no TLS": ("tests/unit/server/test_tls.py::test_clients_verify_the_server",),
     "F17 ports taken by others": ("Another user of the machine can take a port",),
     "F18 the token as a cookie": (
         "tests/integration/server/test_sessions.py::test_a_session_is_no_token_and_all_servers_know_it_at_once",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -67,6 +67,14 @@ class Response(Mapping[str, Any]):
         return {"status_code": self.status_code, "headers": self.headers, "body": self.text}
 
 
+# Errors of OpenSSL, and the remedies.
+TLS_REMEDIES: Final = {
+    "CERTIFICATE_VERIFY_FAILED": "it shows a certificate that isn't trusted for this name. Name the file with its "
+    "authority in the variable SSL_CERT_FILE, and use a URL with a name for which the certificate is",
+    "WRONG_VERSION_NUMBER": "it speaks no TLS; its URL begins with http://",
+}
+
+
 def refusal(response: Response, request: str) -> RemoteError:
     """Return the error for an answer that refuses a request, such as `POST /log`."""
     body = response.json()
@@ -91,7 +99,9 @@ def retry_after(header: str | None) -> float | None:
 
 
 def no_answer(url: str, error: Exception) -> UnavailableError:
-    """Return the error for a server that doesn't answer."""
+    """Return the error for a server that doesn't answer, or whose certificate isn't trusted."""
+    if (remedy := next((remedy for sign, remedy in TLS_REMEDIES.items() if sign in str(error)), None)) is not None:
+        return UnavailableError(f"the Caraway server at {url} isn't asked ({error}): {remedy}")
     return UnavailableError(
         f"no answer from the Caraway server at {url} ({type(error).__name__}: {error}); is it running? "
         "`caraway status` tells, `caraway up` starts it"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 from pydantic_settings import (
@@ -121,6 +121,9 @@ class ServerSettings(Section):
         allowed_hosts: Further names by which clients reach the server, `*.example.com` for all below one, `*` for any.
             This machine's name, `localhost`, `host` and addresses need not be listed.
         allowed_origins: Sites whose pages may send requests, such as `https://console.example.com`.
+        certificate_file: A file in PEM with the server's certificate, and those of the authorities between it and the
+            root; with it the server speaks TLS only (1.2 and later).
+        key_file: A file in PEM with the key of that certificate, without a passphrase.
         trusted_proxies: Addresses and networks of proxies, such as `10.0.0.5` or `10.1.0.0/16`, whose headers
             `Forwarded` and `X-Forwarded-…` are believed: on the scheme, the name of the server and the client.
         allow_network_without_tokens: True: a server without tokens may listen on an address that other machines reach.
@@ -155,6 +158,8 @@ class ServerSettings(Section):
     allow_network_without_tokens: bool = False
     allowed_hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_.-]+)$")], ...] = ()
     allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s*]+/?$")], ...] = ()
+    certificate_file: FolderPath | None = None
+    key_file: FolderPath | None = Field(default=None, validate_default=True)
     trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
@@ -178,7 +183,14 @@ class ServerSettings(Section):
         if not self.port:
             return None
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 (reads it, binds nothing)
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self.certificate_file is None else 'https'}://{host}:{self.port}"
+
+    @field_validator("key_file")
+    @classmethod
+    def _belongs_to_a_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if (value is None) != (info.data.get("certificate_file") is None):
+            raise ValueError("it and server.certificate_file are set together, or neither is")
+        return value
 
 
 class SourcesSettings(Section):

@@ -50,7 +50,7 @@ def problems_of(status: Json, datasets: Iterable[str], now: datetime) -> list[Pr
     """
     seen = frozenset(datasets)
     jobs = [job for job in status["jobs"] if job["desired"] == "running" and job["dataset"] in seen]
-    found = [*_parts(status), *_engines(status["engines"], jobs, now)]
+    found = [*_parts(status), *_warned(status), *_engines(status["engines"], jobs, now)]
     # Jobs say nothing as long as no engine runs, and that has been said.
     if not jobs or any(engine["alive"] for engine in status["engines"]):
         found += _jobs(jobs, now)
@@ -171,6 +171,11 @@ def _parts(status: Json) -> Iterator[Problem]:
             remedy="`caraway status` shows the parts of the stack on its machine. They are found again by themselves "
             "when they are back.",
         )
+
+
+def _warned(status: Json) -> Iterator[Problem]:
+    if warning := status.get("warning"):
+        yield Problem(what=warning, remedy="docs/operations.md tells more under TLS.", link="/console?")
 
 
 def _engines(engines: Sequence[Json], jobs: Sequence[Json], now: datetime) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ then lacks.
 """
 
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -12,8 +13,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from caraway.addresses.authorities import authorities
 from caraway.client.discovery import find_server
-from caraway.client.response import TOO_MANY, V1_API, retry_after
+from caraway.client.response import TOO_MANY, V1_API, no_answer, retry_after
 from caraway.errors import RemoteError, UnavailableError
 
 TIMEOUT_SECONDS = 60.0
@@ -34,12 +36,14 @@ class DemoConnection:
     ) -> None:
         """Connect at the first request. If `url` is that of a stack on this machine, requests carry its token."""
         address = urlsplit(url)
+        self._url = url
         self._clock = clock
         self._sleep = sleep
         token = find_server(url).token
         authorization = f"Authorization: Bearer {token}\r\n" if token else ""
         self._headers = f"Host: {address.netloc}\r\nContent-Type: application/json\r\n{authorization}"
-        self._where = (address.hostname or "", address.port or 80)
+        self._context = authorities() if address.scheme == "https" else None
+        self._where = (address.hostname or "", address.port or (80 if self._context is None else 443))
         self._socket: socket.socket | None = None
 
     def __enter__(self) -> Self:
@@ -89,11 +93,15 @@ class DemoConnection:
             if self._socket is None:
                 self._socket = socket.create_connection(self._where, TIMEOUT_SECONDS)
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._context is not None:
+                    self._socket = self._context.wrap_socket(self._socket, server_hostname=self._where[0])
             # Head and body leave in one packet, so that the server is woken once for a request.
             self._socket.sendall(head.encode() + given)
             status, headers, content = _answer(self._socket)
         except (OSError, ValueError) as error:
             self.close()
+            if isinstance(error, ssl.SSLError):
+                raise no_answer(self._url, error) from error
             raise UnavailableError(f"the server doesn't answer: {error}") from error
         if headers.get("connection", "").lower() == "close":
             self.close()

@@ -4,13 +4,13 @@ import errno
 import os
 import socket
 import sys
-from ipaddress import ip_address
 
 import structlog
 import uvloop
 
 from caraway.allocator import return_large_buffers
 from caraway.collector import collect_rarely
+from caraway.config.certificates import certificate_of, is_loopback, warning_of
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
@@ -48,7 +48,14 @@ def run(settings: Settings) -> None:
         tracer=deployment.tracer,
         proxies=Proxies(server.trusted_proxies),
     )
-    http = http_server(app, server.host, port, connections=server.connections)
+    http = http_server(
+        app,
+        server.host,
+        port,
+        connections=server.connections,
+        certificate=server.certificate_file,
+        key=server.key_file,
+    )
     _log_start(settings, port)
     try:
         uvloop.run(serve(http, deployment.start))
@@ -81,6 +88,8 @@ def _log_start(settings: Settings, port: int) -> None:
     LOG.info("listening", host=server.host, port=port)
     if not server.tokens:
         LOG.warning("everybody who reaches this server may do everything; server.tokens=true lets it ask for tokens")
+    if warning := warning_of(server):
+        LOG.warning(warning)
 
 
 def require_protection(server: ServerSettings) -> None:
@@ -96,14 +105,6 @@ def require_protection(server: ServerSettings) -> None:
         "(server.host); or, if something in front of the server lets in nobody else, set "
         "server.allow_network_without_tokens=true"
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address or a name."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def port_of(server: ServerSettings) -> int:
@@ -138,6 +139,7 @@ def main() -> int:
         settings = load_settings()
         configure_logging(settings.log_level)
         require_protection(settings.server)
+        certificate_of(settings.server)
         check_access(sign_in(settings.kafka))
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         if settings.server.workers > 1:

@@ -17,8 +17,17 @@ KAFKA_TIMEOUT_S = 3.0
 class Health:
     """The watches of the parts that a server depends on, and its index."""
 
-    def __init__(self, watches: Mapping[str, Watch], index_problem: Callable[[], str | None]) -> None:
-        """Report on the parts with these names; `index_problem` returns why the index can't be read, if it can't."""
+    def __init__(
+        self, watches: Mapping[str, Watch], index_problem: Callable[[], str | None], warning: Callable[[], str] = str
+    ) -> None:
+        """Report on the parts with these names.
+
+        Args:
+            watches: The watches by the names of the parts.
+            index_problem: Returns why the index can't be read, if it can't.
+            warning: Returns what the operator should change although all parts work; empty if there is nothing.
+        """
+        self.warning = warning
         self._watches = watches
         self._index_problem = index_problem
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import structlog
-from granian.constants import HTTPModes, Interfaces
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
@@ -64,7 +64,16 @@ def raise_file_limit() -> int:
     return wanted
 
 
-def http_server(app: App, host: str, port: int, *, connections: int, socket: Path | None = None) -> Server:
+def http_server(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    connections: int,
+    socket: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> Server:
     """Build a server for `app` on a port, or on a Unix socket. Several processes may share one port (Linux).
 
     Args:
@@ -74,6 +83,8 @@ def http_server(app: App, host: str, port: int, *, connections: int, socket: Pat
         connections: The number of connections that may be open; fewer if the system allows too few open files. Further
             ones wait until others are closed.
         socket: A Unix socket to listen on instead.
+        certificate: The certificate of the server, in PEM; None: it speaks no TLS.
+        key: The key of the certificate.
     """
     files = raise_file_limit()
     possible = max(files - OWN_FILES, files // 2)
@@ -92,6 +103,9 @@ def http_server(app: App, host: str, port: int, *, connections: int, socket: Pat
         backpressure=min(connections, possible),
         http1_settings=HTTP1Settings(header_read_timeout=IDLE_MS, max_buffer_size=MAX_HEAD_BYTES),
         log_enabled=False,
+        ssl_cert=certificate,
+        ssl_key=key,
+        ssl_protocol_min=SSLProtocols.tls12,
     )
 
 

@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY, generate_latest
 
 from caraway.archive.reports import ArchiveReports
 from caraway.children.forking import ForkServer
+from caraway.config.certificates import warning_of
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings
 from caraway.control.reconciler import Control
@@ -367,7 +368,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         erasures=erasures,
         gate=gate,
         graphs=graphs,
-        health=Health(watches, index.problem),
+        health=Health(watches, index.problem, partial(warning_of, settings.server)),
         index=index,
         intake=intake,
         keyring=keyring,

@@ -48,11 +48,10 @@ class ServerProgram(Part):
     stop_seconds = 15.0
     start_seconds = 90.0
 
-    def __init__(self, folder: Path, settings: Settings, port: int, url: str) -> None:
+    def __init__(self, folder: Path, settings: Settings, port: int) -> None:
         self.port = port
         self._folder = folder
         self._settings = settings
-        self._url = url
 
     @override
     def launch(self) -> Launch:
@@ -62,7 +61,8 @@ class ServerProgram(Part):
     @override
     def check(self, pid: int) -> str | None:
         """Return why the server isn't ready, or None if it is."""
-        return check_http(self._url, self._settings.server.admin_token_file)
+        server = self._settings.server
+        return check_http(server.url or "", server.admin_token_file, server.certificate_file)
 
 
 class ArchiveProgram(Part):

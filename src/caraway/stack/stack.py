@@ -19,6 +19,7 @@ from caraway.children.part import Part, PartState, PartStatus
 from caraway.children.process_table import created_at, end_leftovers, is_alive
 from caraway.children.runner import REPEATED_DEATHS, Runner
 from caraway.client.discovery import DEFAULT_PORT
+from caraway.config.certificates import certificate_of, client_url
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings
 from caraway.stack import ports
@@ -86,7 +87,7 @@ class Stack:
     @property
     def url(self) -> str:
         """The URL of the HTTP server. Raises `PartFailedError` if the stack has not been started."""
-        url = self.settings.server.url
+        url = client_url(self.settings.server)
         if url is None:
             raise PartFailedError("The stack has no address before it is started: call start() first.")
         return url
@@ -201,6 +202,7 @@ class Stack:
             parts.append(
                 ExternalService("kafka", admin.problem, on_change=self._changed_part, warning=lambda: admin.warning)
             )
+        certificate_of(settings.server)
         server = settings.server.model_copy(update={"port": self._server_port(), **self._token_setting()})
         spark = settings.spark.model_copy(update={"jars": settings.spark.jars or jars.connector})
         self.settings = settings.model_copy(
@@ -221,7 +223,7 @@ class Stack:
     def _programs(self, path: Path) -> list[Part]:
         programs: list[Part] = [
             EngineProgram(path / "engine", self.settings, self._folder.heartbeat),
-            ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url),
+            ServerProgram(path / "server", self.settings, self._record.ports["server"]),
         ]
         if self.settings.archive.enabled:
             programs.append(ArchiveProgram(path / "archive", self.settings))

@@ -2,13 +2,11 @@
 
 import asyncio
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 
 import httpx
 import pytest
-import uvloop
 
 from caraway.config.settings import ServerSettings
 from caraway.server.access.gate import Gate
@@ -16,12 +14,11 @@ from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
 from caraway.server.http.endpoints import PUBLIC, Endpoint, Router
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.server.serving import http_server
-from caraway.stack import ports
 from caraway.state.audit import AuditLog
 from caraway.state.database import connect
 from tests.timeouts import scaled
 from tests.tls import TLS
+from tests.unit.server.listening import serving
 
 IDLE = 2_000
 
@@ -54,32 +51,8 @@ def port() -> Iterator[int]:
     """Serve the routes on a port; the gate admits everybody and records nothing, so it needs no database."""
     gate = Gate(AuditLog(connect("postgresql://nobody@127.0.0.1:1/none")), None)
     bounds = RequestBounds.of(ServerSettings(request_seconds=3.0, concurrency_per_token=3))
-    chosen = ports.choose()
-    ready, stop = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def run() -> None:
-        app = App(Router(ENDPOINTS), gate, bounds, sites=Sites(ServerSettings()))
-        server = http_server(app, "127.0.0.1", chosen, connections=16_384)
-        serving = asyncio.create_task(server.serve())
-        loops.append(asyncio.get_running_loop())
-        while True:
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", chosen)
-                writer.close()
-                break
-            await asyncio.sleep(0.01)
-        ready.set()
-        await stop.wait()
-        server.stop()  # type: ignore[no-untyped-call]
-        await asyncio.wait({serving}, timeout=5)
-
-    thread = threading.Thread(target=uvloop.run, args=(run(),))
-    thread.start()
-    assert ready.wait(30)
-    yield chosen
-    loops[0].call_soon_threadsafe(stop.set)
-    thread.join(30)
+    with serving(App(Router(ENDPOINTS), gate, bounds, sites=Sites(ServerSettings()))) as chosen:
+        yield chosen
 
 
 def raw(port: int, request: bytes) -> bytes:

@@ -64,6 +64,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
             "caraway": VERSION,
             "commit": served.version or None,
             "problems": deployment.health.problems(),
+            "warning": await asyncio.to_thread(deployment.health.warning),
             "datasets": [spec.name for spec in graph.datasets],
             "featuresets": [spec.name for spec in graph.featuresets],
             "topics": [

@@ -72,7 +72,14 @@ def read(settings: Settings, folder: Path, number: int, host: str, port: int) ->
         tracer=reading.tracer,
         proxies=Proxies(settings.server.trusted_proxies),
     )
-    server = http_server(app, host, port, connections=settings.server.connections)
+    server = http_server(
+        app,
+        host,
+        port,
+        connections=settings.server.connections,
+        certificate=settings.server.certificate_file,
+        key=settings.server.key_file,
+    )
     try:
         uvloop.run(serve(server, reading.start, end_s=END_S))
     finally:
