@@ -1,7 +1,8 @@
-"""Files and folders that only their owner may read."""
+"""Files and folders that only their owner may read, and how files are made to survive a power failure."""
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 _FOLDER, _FILE = 0o700, 0o600
@@ -17,19 +18,44 @@ def make_folder(path: Path) -> None:
     path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
 
 
-def write_whole(file: Path, content: bytes) -> None:
-    """Write a private file under another name first, so that nobody ever reads half of it under its own name."""
+def sync(path: Path | str) -> None:
+    """Return when a file is on the disk; of a folder, the names in it. Raises `OSError` if the disk refuses."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_names(path: Path) -> None:
+    """Return when a file's name is on the disk, and that of its folder, which may be new as well."""
+    for folder in path.parents[:2]:
+        # A folder that this user may enter, but not read, was there before.
+        with suppress(PermissionError):
+            sync(folder)
+
+
+def write_whole(file: Path, content: bytes, *, lasting: bool = False) -> None:
+    """Write a private file under another name first, so that nobody ever reads half of it under its own name.
+
+    A `lasting` file survives a power failure from now on; others, which the next start writes anew, may not.
+    """
     unfinished = file.with_name(f"{file.name}.unfinished")
     # A file that a crash has left may be readable by others, and would keep its rights.
     unfinished.unlink(missing_ok=True)
     with open(unfinished, "wb", opener=opener) as written:
         written.write(content)
+        written.flush()
+        if lasting:
+            os.fsync(written.fileno())
     unfinished.replace(file)
+    if lasting:
+        sync_names(file)
 
 
 def kept_password(file: Path, random_bytes: int) -> str:
     """Return the password in a file, which is created if it doesn't exist."""
     if not file.is_file():
         make_folder(file.parent)
-        write_whole(file, secrets.token_hex(random_bytes).encode())
+        write_whole(file, secrets.token_hex(random_bytes).encode(), lasting=True)
     return file.read_text(encoding="utf-8")

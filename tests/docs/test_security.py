@@ -66,7 +66,9 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "F22 secrets on a command line": ("Spark's settings (`spark.conf`) are on the command line",),
     "L1 output of functions": ("A function can overwrite, but not truncate",),
-    "L2 a silent caller of the port of secrets": ("connects to the port of functions' secrets",),
+    "L2 a silent caller of the port of secrets": (
+        "tests/unit/secrets/test_port.py::test_callers_who_stay_silent_keep_nobody_from_secrets",
+    ),
     "L3 health for strangers": (
         "tests/unit/server/test_answers.py::test_only_callers_with_a_token_get_the_reasons_of_bad_health",
     ),
@@ -77,7 +79,9 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "tests/unit/server/test_access.py::test_refusals_that_could_not_be_written_are_written_later",
     ),
     "L8 positions ahead of topics": ("positions of sources and indexes in Postgres are then ahead",),
-    "L9 archives after a power failure": ("Files of an archive in a folder may be lost",),
+    "L9 archives after a power failure": (
+        "tests/faults/test_power.py::test_what_the_archive_says_that_it_has_survives",
+    ),
     "L10 records that indexes skip": ("A record that an index can't apply is skipped",),
     "L11 places that keep erased rows": ("Erased rows stay in some places",),
     "L12 passwords in definitions": ("A password that is written in a definition",),
@@ -85,7 +89,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "L14 root in the containers": ("The containers of `deploy/compose.yaml`",),
     "L15 Delta prefixes": ("A prefix of a Delta table with `..`",),
     "L16 connections held by strangers": ("A stranger who opens connections",),
-    "L17 a key that wasn't written": ("a file of keys whose folder wasn't written",),
+    "L17 a key that wasn't written": ("tests/faults/test_power.py::test_the_keys_of_secrets_survive",),
     "L18 calls that nobody thought of": (
         f"{FUNCTIONS}/confinement/test_seccomp.py::test_no_call_is_allowed_that_no_table_has",
     ),

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pyarrow import fs
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from caraway.errors import UnavailableError
+from caraway.private_files import sync
 
 # Objects that are being written are in this subfolder, so that listings of other folders never show them.
 PARTS = ".parts"
@@ -129,8 +130,10 @@ class ObjectFolder:
                 if self._local:
                     # If the machine crashed after the move but before the content is on disk, the object would have its
                     # name but lack its content. So the content is forced to disk first.
-                    _sync(part)
+                    sync(part)
                 self._files.move(part, path)
+                if self._local:
+                    self._sync_names(name)
             except BaseException:
                 if self._files.get_file_info(part).type is fs.FileType.File:
                     self._files.delete_file(part)
@@ -147,6 +150,13 @@ class ObjectFolder:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
+    def _sync_names(self, name: str) -> None:
+        """Return when an object's name is on the disk, and those of the folders above it, which may be new."""
+        for folder in Path(self._path(name)).parents[: len(PurePath(name).parts) + 1]:
+            # A folder that this user may enter, but not read, was there before.
+            with suppress(PermissionError):
+                sync(folder)
+
     @contextmanager
     def _translated_errors(self, name: str) -> Iterator[None]:
         try:
@@ -154,11 +164,3 @@ class ObjectFolder:
         except (OSError, pa.ArrowException) as error:
             where = f"{self.url}/{name}" if name else self.url
             raise UnavailableError(f"the object store can't be used at {where}: {error}") from error
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

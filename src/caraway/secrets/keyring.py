@@ -17,6 +17,7 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from caraway.config.errors import ConfigurationError
 from caraway.errors import UnavailableError
+from caraway.private_files import sync_names
 
 ID_DIGITS = 8
 MAC_BYTES = 32
@@ -133,5 +134,7 @@ def _write(path: Path, texts: Sequence[bytes], *, replace: bool) -> None:
                 os.link(part, path)
             except FileExistsError:
                 return
+        # Without this a power failure could take the file's name, and the next start would make another key.
+        sync_names(path)
     finally:
         part.unlink(missing_ok=True)

@@ -6,7 +6,10 @@ other that they know the password. On a cluster the secrets themselves go over t
 own data.
 """
 
+import os
 import secrets
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.graph.runtime import SecretProvider
@@ -24,6 +27,9 @@ from caraway.graph.runtime import SecretProvider
 KEPT_S = 10.0
 # The random bytes of a password, too many to guess.
 PASSWORD_BYTES = 32
+# Seconds for which the port waits for each message of a caller who hasn't shown the password yet, and how many such
+# callers it keeps: with one more, the one who waits longest is let go.
+PROVING_S, PROVING = 5, 64
 # The kinds of answers of the engine: the secret's value; that there is no such secret; and that it can't be read at the
 # moment, since its store doesn't answer. With the latter two comes the reason, as text.
 _FOUND, _MISSING, _AWAY = "found", "missing", "away"
@@ -39,13 +45,20 @@ class SecretAddress:
 
 
 class SecretPort:
-    """Sends secrets to workers, in threads: one that accepts connections, and one for each connection."""
+    """Sends secrets to workers, in threads: one that accepts connections, and one for each connection.
+
+    Callers prove in their own threads that they know the password, so that a silent one keeps nobody else waiting.
+    """
 
     def __init__(self, get: SecretProvider, host: str = "127.0.0.1") -> None:
         """Serve the secrets of `get` on a free port of `host`."""
         self._get = get
         password = secrets.token_bytes(PASSWORD_BYTES)
-        self._listener = Listener((host, 0), family="AF_INET", authkey=password)
+        # The listener itself is given no password: it would ask each caller for it before it accepts the next one.
+        self._listener = Listener((host, 0), family="AF_INET", backlog=PROVING)
+        # The sockets of the callers who haven't shown the password yet, the oldest first.
+        self._proving: list[socket.socket] = []
+        self._lock = threading.Lock()
         self.address = SecretAddress(host, self._listener.address[1], password)
         self._closing = threading.Event()
         threading.Thread(target=self._accept, name="secret-port", daemon=True).start()
@@ -60,13 +73,33 @@ class SecretPort:
         while not self._closing.is_set():
             try:
                 caller = self._listener.accept()
-            except (OSError, EOFError, AuthenticationError):
-                # The caller didn't know the password, or closed the connection.
+            except OSError:
+                # The caller has closed the connection, or the port is closed.
                 continue
-            threading.Thread(target=self._answer, args=(caller,), name="secret-port", daemon=True).start()
+            proving = socket.socket(fileno=os.dup(caller.fileno()))
+            with self._lock:
+                if len(self._proving) >= PROVING:
+                    with suppress(OSError):
+                        self._proving.pop(0).shutdown(socket.SHUT_RDWR)
+                self._proving.append(proving)
+            threading.Thread(target=self._answer, args=(caller, proving), name="secret-port", daemon=True).start()
 
-    def _answer(self, caller: Connection) -> None:
-        with suppress(EOFError, OSError), caller:
+    def _prove(self, caller: Connection, proving: socket.socket) -> None:
+        """Let the caller and this port show each other that they know the password, within a time."""
+        proving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PROVING_S, 0))
+        try:
+            deliver_challenge(caller, self.address.password)
+            answer_challenge(caller, self.address.password)
+        finally:
+            # While the socket is in the list it is open, so its number is that of no other connection.
+            with self._lock, suppress(ValueError):
+                self._proving.remove(proving)
+        proving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+
+    def _answer(self, caller: Connection, proving: socket.socket) -> None:
+        with suppress(EOFError, OSError, AuthenticationError), caller:
+            with proving:
+                self._prove(caller, proving)
             while True:
                 name = caller.recv_bytes().decode()
                 try:

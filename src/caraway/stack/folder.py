@@ -117,7 +117,7 @@ class DataFolder:
             self.token.chmod(0o600)
             if self.token.read_bytes().strip():
                 return
-        write_whole(self.token, f"{TOKEN_PREFIX}{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode())
+        write_whole(self.token, f"{TOKEN_PREFIX}{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode(), lasting=True)
 
     def _check_writable(self) -> None:
         probe = self.run / "probe"

@@ -1,9 +1,12 @@
 """Tests that functions get secrets through a port of the engine, and that no process gets any without its password."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
+from socket import create_connection
 
 import pandas as pd
 import pyarrow as pa
@@ -72,6 +75,17 @@ def test_nobody_gets_any_without_the_password(port: SecretPort) -> None:
     # The port still serves other callers.
     secret_provider.set(provider_of(port.address))
     assert secrets.get("key") == VALUE
+
+
+def test_callers_who_stay_silent_keep_nobody_from_secrets(port: SecretPort) -> None:
+    with ExitStack() as silent:
+        for _ in range(65):
+            silent.enter_context(create_connection((port.address.host, port.address.port), timeout=10))
+        answered = ThreadPoolExecutor(1)
+        try:
+            assert answered.submit(provider_of(port.address), "key").result(30) == VALUE
+        finally:
+            answered.shutdown(wait=False)
 
 
 def test_an_engine_that_has_ended_is_told(port: SecretPort) -> None:

@@ -6,9 +6,12 @@ transactions another commit has meanwhile. So no record is in the table twice or
 writer dies.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
 from typing import Self
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +24,7 @@ from caraway.archive.store.model import TableSize
 from caraway.archive.store.storage import table_address
 from caraway.erasure.keys import HidesRecord
 from caraway.errors import UnavailableError
+from caraway.private_files import sync
 
 # The size of the files that are made of small ones, in bytes. Larger ones would be read no faster, but need more memory
 # while they are written.
@@ -69,10 +73,12 @@ class ArchiveTable:
         """
         url, options = table_address(objects_url, path)
         wanted = {_STATISTICS: ",".join(statistics)} if statistics else {}
+        made = False
         with _translated_errors(url):
             try:
                 table = DeltaTable(url, storage_options=options)
             except TableNotFoundError:
+                made = True
                 table = DeltaTable.create(
                     url,
                     schema,
@@ -85,7 +91,13 @@ class ArchiveTable:
             if wanted and table.metadata().configuration.get(_STATISTICS) != wanted[_STATISTICS]:
                 # An earlier release created the table.
                 table.alter.set_table_properties(wanted)
-            return cls(url, options, table)
+            opened = cls(url, options, table)
+            if made and "://" not in url:
+                opened._keep(-1)
+                for folder in Path(url).parents[: len(PurePath(path).parts) + 1]:
+                    with suppress(PermissionError):
+                        sync(folder)
+            return opened
 
     @classmethod
     def existing(cls, objects_url: str, path: str) -> Self | None:
@@ -109,7 +121,7 @@ class ArchiveTable:
                 nothing was added.
         """
         transactions = [Transaction(_application(p), offset) for p, offset in sorted(positions.items())]
-        with _translated_errors(self.url):
+        with self._committing():
             write_deltalake(
                 self._table,
                 rows,
@@ -119,13 +131,40 @@ class ArchiveTable:
                 post_commithook_properties=_AFTER_COMMIT,
             )
 
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        """Translate the errors of a commit, and return when what it wrote is on the disk."""
+        before = self._table.version()
+        with _translated_errors(self.url):
+            yield
+            self._keep(before)
+
+    def _keep(self, before: int) -> None:
+        """Return when what was committed after a version is on the disk, if the table is in a folder.
+
+        Topics lose their records once a table has them, so a table must survive a power failure by itself. (Writers to
+        buckets get an answer when the object is safe.)
+        """
+        if "://" in self.url:
+            return
+        folder = Path(self.url)
+        log = folder / "_delta_log"
+        written = [log / f"{version:020}.json" for version in range(before + 1, self._table.version() + 1)]
+        written = [file for file in written if file.exists()]
+        actions = [json.loads(line) for file in written for line in file.read_bytes().splitlines()]
+        written += [folder / unquote(action["add"]["path"]) for action in actions if "add" in action]
+        # A later commit may have replaced a file of an earlier one, which was removed then.
+        kept = [file for file in written if file.exists()]
+        for path in [*kept, *{file.parent for file in kept}, folder]:
+            sync(path)
+
     def upsert(self, rows: pa.Table, key: Sequence[str]) -> None:
         """Add rows, which have different keys, and replace those that have the same values in the columns of the key.
 
         Raises:
             ReplacedError: Another writer has changed the same files meanwhile; nothing was changed.
         """
-        with _translated_errors(self.url):
+        with self._committing():
             merge = self._table.merge(
                 rows, _same(key), source_alias="source", target_alias="target", writer_properties=_WRITER
             )
@@ -219,8 +258,9 @@ class ArchiveTable:
                 rows = pa.table([batch[name] for name in position], names=list(position))
                 found.append(rows.filter(pa.array(hidden(batch), pa.bool_())))
             rows = pa.concat_tables(found) if found else pa.table({})
-            if not rows.num_rows:
-                return 0
+        if not rows.num_rows:
+            return 0
+        with self._committing():
             before(rows)
             merge = self._table.merge(
                 rows, _same(position), source_alias="source", target_alias="target", writer_properties=_WRITER
@@ -239,7 +279,7 @@ class ArchiveTable:
 
     def compact(self) -> int:
         """Make large files of small ones, and return how many files were replaced."""
-        with _translated_errors(self.url):
+        with self._committing():
             outcome = self._table.optimize.compact(
                 target_size=FILE_BYTES,
                 max_concurrent_tasks=1,
