@@ -36,6 +36,7 @@ class OfflineCalls(Caller):
         num_dpus: int | None = None,
         *,
         as_known: bool = False,
+        before: bool = False,
         execution: str = "auto",
     ) -> Any:
         """Start a job that computes features for each row as of the row's time, into a bucket.
@@ -52,6 +53,7 @@ class OfflineCalls(Caller):
             use_v2: Compute it by the second engine.
             num_dpus: How many workers to use; a job that fails with it isn't repeated.
             as_known: True: each row sees only what had been ingested by its time; see `training_set`.
+            before: True: each row sees what was before its time; see `training_set`.
             execution: See `training_set`.
 
         Returns:
@@ -72,6 +74,8 @@ class OfflineCalls(Caller):
         optional_items = {"workflow": workflow, "num_dpus": num_dpus}
         if as_known:
             body["as_known"] = True
+        if before:
+            body["before"] = True
         if execution != "auto":
             body["execution"] = execution
         body |= {"use_v2": use_v2} | {name: value for name, value in optional_items.items() if value is not None}
@@ -139,6 +143,7 @@ class OfflineCalls(Caller):
         rows: Any,
         *,
         as_known: bool = False,
+        before: bool = False,
         execution: str = "auto",
         workflow: str | None = None,
         timeout: float | None = None,
@@ -157,6 +162,8 @@ class OfflineCalls(Caller):
             as_known: True: each row sees only what had been ingested by its time. Rows that came late, or were added
                 later, then don't show up in features of a time before that. By default a row sees all that happened by
                 its time, as far as it is known now.
+            before: True: each row sees what was before its time, to the microsecond. Rows at the times of events, such
+                as payments that are to be labelled, otherwise count their own event, which serving doesn't know yet.
             execution: "process" computes the query in one process, and "spark" on Spark; "auto" chooses by the size of
                 the records that the query reads. The results are the same.
             workflow: A label.
@@ -183,6 +190,8 @@ class OfflineCalls(Caller):
             params["workflow"] = workflow
         if as_known:
             params["as_known"] = "true"
+        if before:
+            params["before"] = "true"
         if execution != "auto":
             params["execution"] = execution
         headers = self._headers() | {"Content-Type": ARROW}

@@ -20,6 +20,7 @@ from caraway.objects.folder import ObjectFolder
 from caraway.offline.executions import evaluation_of
 from caraway.offline.queries.context import opened_context, planned_of
 from caraway.offline.queries.credentials import opened
+from caraway.offline.queries.evaluation import before_its_time
 from caraway.offline.queries.inputs import Files, open_rows
 from caraway.offline.queries.model import (
     JSON_INPUT,
@@ -123,7 +124,7 @@ def _run(
             output=output,
             prefix=prefix,
             part_rows=evaluation.part_rows,
-            evaluate=evaluation.evaluate,
+            evaluate=before_its_time(evaluation.evaluate) if request.before else evaluation.evaluate,
             coverage=evaluation.coverage,
             stopping=stopping.is_set,
             watch=context.watch,

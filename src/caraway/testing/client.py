@@ -185,9 +185,10 @@ class MockClient(Client):
         num_dpus: int | None = None,
         *,
         as_known: bool = False,
+        before: bool = False,
         execution: str = "auto",
     ) -> Any:
-        """Compute features for each row of a frame as of the row's time.
+        """Compute features for each row of a frame as of the row's time; with `before`, of a microsecond earlier.
 
         Returns:
             The frame of features, with the time stamps as its last column.
@@ -221,7 +222,8 @@ class MockClient(Client):
             return pd.DataFrame()
         at = row_times(frame[timestamp_column], len(frame))
         with hooks.secrets_of(self.get_secret):
-            result = compute(branch.queries, given, list(wanted), frame, at)
+            seen_at = [time_us - 1 for time_us in at] if before else at
+            result = compute(branch.queries, given, list(wanted), frame, seen_at)
         result = result.drop(columns=timestamp_column, errors="ignore")
         result[timestamp_column] = pd.DatetimeIndex(pd.to_datetime(at, unit="us", utc=True)).as_unit("ns")
         return result
@@ -234,6 +236,7 @@ class MockClient(Client):
         rows: Any,
         *,
         as_known: bool = False,
+        before: bool = False,
         execution: str = "auto",
         workflow: str | None = None,
         timeout: float | None = None,
@@ -249,7 +252,7 @@ class MockClient(Client):
 
         _refuse_as_known(as_known=as_known)
         frame = table_of(rows).to_pandas()
-        found = self.query_offline(inputs, outputs, timestamp_column, frame)
+        found = self.query_offline(inputs, outputs, timestamp_column, frame, before=before)
         given = arguments.input_features(inputs, "training_set")
         for name in frame:
             if name not in found and name not in given:

@@ -66,9 +66,19 @@ def test_a_training_set_comes_to_the_desk(shop: Shop) -> None:
     assert known.to_pandas()["Buyer.n"].tolist() == [0] * 500
     again = shop.client.offline_result(found.request_id)
     assert again.to_arrow() == found.to_arrow()
+    # A row at the time of an event doesn't see the event itself.
+    events = shop.mock.get_dataset_df("Purchases").head(len(frame))
+    own = pd.DataFrame({"Buyer.user": events["user"], "at": events["at"]})
+    given = [shop.buyer.user]
+    before = shop.client.training_set(given, outputs, "at", own, before=True, progress=False).to_pandas()
+    same(before, shop.mock.training_set(given, outputs, "at", own, before=True).to_pandas())
+    after = shop.mock.training_set(given, outputs, "at", own).to_pandas()
+    assert before["at"].tolist() == after["at"].tolist()
+    # The pipeline leaves some purchases out; all others count at their own times.
+    assert (before["Buyer.n"] < after["Buyer.n"]).mean() > 0.9
 
     listed = json.loads(command(shop, "list", "--json"))["queries"]
-    assert [query["request_id"] for query in listed] == [known.request_id, found.request_id]
+    assert [query["request_id"] for query in listed][1:] == [known.request_id, found.request_id]
     assert found.request_id[:8] in command(shop, "list")
     told = command(shop, "status", found.request_id)
     assert "succeeded: 500 of 500 rows" in told

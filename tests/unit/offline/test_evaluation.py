@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from caraway.offline.queries.evaluation import Evaluated, evaluate
+from caraway.offline.queries.evaluation import Evaluated, before_its_time, evaluate
 from caraway.offline.queries.inputs import InputPart
 from caraway.query.executor import CompiledPlan
 from tests.unit.query.garden import DictReader, engine
@@ -42,6 +42,20 @@ def evaluated(compiled: CompiledPlan, rows: InputPart) -> Evaluated:
     found = evaluate(compiled, rows, FIRST)
     assert found is not None
     return found
+
+
+def test_rows_may_see_what_was_there_before_their_times() -> None:
+    hour = 3_600_000_000
+    compiled = plan("State.species")
+    earlier = before_its_time(lambda rows, first, interrupted: evaluate(compiled, rows, first, interrupted))
+    times: list[Any] = [T + hour, T + hour + 1, None, "soon"]
+    found = earlier(part([1] * 4, times), FIRST, lambda: False)
+    assert found is not None
+    assert found.columns["State.species"].to_pylist() == ["old1", "new1", None, None]
+    assert found.times == [T + hour, T + hour + 1, None, None], "the times of the results are those that were given"
+    now = evaluated(compiled, part([1] * 4, times))
+    assert now.columns["State.species"].to_pylist() == ["new1", "new1", None, None]
+    assert found.errors == now.errors
 
 
 PLACES = [(), (0,), (5,), (9,), (0, 9), (4, 5), tuple(range(10)), tuple(range(9)), tuple(range(1, 10))]

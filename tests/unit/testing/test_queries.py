@@ -292,6 +292,10 @@ def test_an_offline_query_reads_each_row_at_its_time() -> None:
     assert str(result["t"].dtype) == "datetime64[ns, UTC]"
     assert result["t"].tolist() == result["Clock.seen"].tolist() == [T0, T0 + 2 * HOUR, T0 + 3 * HOUR]
     assert frame["t"].tolist() == times
+    # An order at T0 isn't seen by a row of T0 that asks what was before.
+    before = client.query_offline([Request.user], [Buyer.orders], "t", frame, before=True)
+    assert before["Buyer.orders"].tolist() == [0, 2, 0]
+    assert before["t"].tolist() == result["t"].tolist()
     assert client.query_offline([Request.user], [Buyer.name], "t", frame.head(0)).empty
     assert client.track_offline_query("x").status_code == client.cancel_offline_query("x").status_code == 404
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -72,6 +72,23 @@ def evaluate(
         # Some row fails. The rows are computed again in ever smaller halves, until each failing row is alone.
         pass
     return _Halving(plan, part, first, times, errors).run(every, interrupted)
+
+
+def before_its_time(
+    compute: Callable[[InputPart, int, Callable[[], bool]], Evaluated | None],
+) -> Callable[[InputPart, int, Callable[[], bool]], Evaluated | None]:
+    """Return an evaluation of rows as of just before their times, a microsecond, which results show as they are."""
+
+    def earlier(part: InputPart, first: int, interrupted: Callable[[], bool]) -> Evaluated | None:
+        times, errors = times_of(part, first)
+        moved = replace(part, timestamps=(), times=[None if time_us is None else time_us - 1 for time_us in times])
+        found = compute(moved, first, interrupted)
+        if found is None:
+            return None
+        told = [unread or failed for unread, failed in zip(errors, found.errors, strict=True)]
+        return replace(found, times=times, errors=told)
+
+    return earlier
 
 
 def times_of(part: InputPart, first: int) -> tuple[list[int | None], list[str | None]]:

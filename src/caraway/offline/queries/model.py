@@ -92,7 +92,8 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
     """The request of an offline query.
 
     `rows` are its input, `output` is the place of its results, None for the server's own. If it is `as_known`, a row
-    sees only records that had been ingested by its time. `execution` is where it is computed, AUTO: on Spark if its
+    sees only records that had been ingested by its time. With `before`, it sees what there was just before its time.
+    `execution` is where it is computed, AUTO: on Spark if its
     records don't fit into the memory of a process. If there is a `why`, it asks for the explanation of one value.
     """
 
@@ -102,6 +103,7 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
     rows: StoredRows | Place
     output: Place | None = None
     as_known: bool = False
+    before: bool = False
     execution: Execution = Execution.AUTO
     why: WhyRequest | None = None
 

@@ -65,6 +65,7 @@ Where = Annotated[
     Execution | None, Meta(description="process or spark: where it is computed; auto: chosen by size, the default")
 ]
 AsKnown = Annotated[Flag, Meta(description="true: each row sees only what had been ingested by its time")]
+Before = Annotated[Flag, Meta(description="true: each row sees only what was before its time, without its own event")]
 INPUT = {
     "description": 'the rows: {"Pandas": {column: values}}, or {"S3": {"s3_table": …, "feature_to_column_map": …}}',
     "type": "object",
@@ -82,6 +83,7 @@ class OfflineBody(Struct, kw_only=True):
     s3_output: Annotated[Any, Meta(extra_json_schema=TABLE)] = None
     workflow: Label = None
     as_known: AsKnown = None
+    before: Before = None
     execution: Where = None
     use_v2: Flag = None
     num_dpus: Annotated[int | None, Meta(description="a number, which doesn't matter")] = None
@@ -95,6 +97,7 @@ class OfflineParameters(Struct):
     timestamp_column: TimestampColumn = ""
     workflow: Label = None
     as_known: AsKnown = None
+    before: Before = None
     execution: Where = None
 
 
@@ -221,12 +224,12 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         content: tuple[str, bytes] | None = (ARROW_INPUT, request.body)
         rows: StoredRows | Place = StoredRows(ARROW_INPUT)
         output, timestamp_column, workflow = None, asked.timestamp_column, asked.workflow
-        as_known, execution = asked.as_known, asked.execution
+        as_known, before, execution = asked.as_known, asked.before, asked.execution
     else:
         body = await request.read()
         inputs, outputs = body.input_features, body.output_features
         timestamp_column, workflow = body.timestamp_column, body.workflow
-        as_known, execution = body.as_known, body.execution
+        as_known, before, execution = body.as_known, body.before, body.execution
         rows, content = _rows(context, query_id, body)
         output = None if body.s3_output is None else _place(context, query_id, _converted(body.s3_output, _TABLE), {})
     if not outputs:
@@ -239,6 +242,7 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         rows=rows,
         output=output,
         as_known=bool(as_known),
+        before=bool(before),
         execution=execution or Execution.AUTO,
     )
     deployment = context.deployment
