@@ -28,6 +28,7 @@ from caraway.config.kafka import KafkaSettings
 from caraway.config.mistakes import DELIMITER as ENV_DELIMITER
 from caraway.config.mistakes import PREFIX as ENV_PREFIX
 from caraway.config.mistakes import explanations, unknown_variables
+from caraway.config.oidc import OidcSettings
 from caraway.config.section import FolderPath, Section, absolute
 
 FILE_NAME = "caraway.toml"
@@ -485,6 +486,7 @@ class Settings(BaseSettings):
     postgres: PostgresSettings = PostgresSettings()
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
+    oidc: OidcSettings = OidcSettings()
     sources: SourcesSettings = SourcesSettings()
     index: IndexSettings = IndexSettings()
     archive: ArchiveSettings = ArchiveSettings()

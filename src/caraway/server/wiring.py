@@ -46,6 +46,7 @@ from caraway.served.log import CLOSE_S, ServedLog
 from caraway.served.metrics import DRIFT_FIGURES, SKEW_FIGURES
 from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
+from caraway.server.access.provider import provider_of
 from caraway.server.deployment import Deployment
 from caraway.server.divided_server_index import DividedServerIndex
 from caraway.server.expiry import Expiry
@@ -299,7 +300,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     graphs = ServedGraphs(
         definitions.read, index.rows, functions, server.poll_seconds, follow=follow, call=sources.call
     )
-    gate = Gate(audit, access, admin_token_file=server.admin_token_file)
+    gate = Gate(audit, access, admin_token_file=server.admin_token_file, provider=provider_of(settings.oidc))
     control = Control.connect(
         url,
         servers,

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from caraway.children.forking import Forked
 from caraway.config.kafka import KafkaSettings
+from caraway.config.oidc import OidcSettings
 from caraway.config.settings import (
     AlertSettings,
     DriftSettings,
@@ -74,6 +75,8 @@ class ServerProcess:
         alerts: AlertSettings | None = None,
         openlineage: OpenLineageSettings | None = None,
         sources: SourcesSettings | None = None,
+        oidc: OidcSettings | None = None,
+        port: int | None = None,
         cold: bool = False,
     ) -> None:
         # A process that is started by its command shares no memory with others, so that its own can be measured.
@@ -85,6 +88,7 @@ class ServerProcess:
             postgres=PostgresSettings(url=postgres),
             offline=offline or OfflineSettings(),
             sources=sources or SourcesSettings(),
+            oidc=oidc or OidcSettings(),
             # All tests share the topic of served features, so each server would start processes to look at them.
             skew=skew or SkewSettings(enabled=False),
             drift=drift or DriftSettings(enabled=False),
@@ -93,7 +97,7 @@ class ServerProcess:
             alerts=alerts or AlertSettings(),
             openlineage=openlineage or OpenLineageSettings(),
             server=ServerSettings(
-                port=ports.choose(),
+                port=port or ports.choose(),
                 snapshot_seconds=snapshot_seconds,
                 tokens=tokens,
                 admin_token_file=admin_token_file,

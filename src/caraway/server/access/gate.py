@@ -18,6 +18,7 @@ from prometheus_client import Counter as Metric
 
 from caraway.errors import CarawayError, ForbiddenError, UnauthenticatedError, UnavailableError
 from caraway.server.access.admin_token import OPERATOR, AdminToken
+from caraway.server.access.provider import PREFIX, Provider
 from caraway.server.http.endpoints import Endpoint
 from caraway.server.http.messages import Headers, HttpResponse, Request, branch_of
 from caraway.server.watch import Watch
@@ -39,6 +40,14 @@ MAX_REFUSALS = 1_000
 # The schemes of the header `Authorization`: programs send the first, and `PageHeaders` gives the session of a browser's
 # cookie as the second. Only pages take the second, which no other endpoint does, whatever a program sends.
 BEARER, SESSION = "bearer", "session"
+# The dots in a signed JWT; Caraway's tokens have none.
+JWT_DOTS = 2
+# The most callers of the provider that are kept; beyond it all are forgotten, and made again.
+MAX_PEOPLE = 10_000
+NO_ROLE = (
+    "account {account!r} is in no group that has a role here: whoever runs the server can give one of its groups a "
+    "role (oidc.roles), and whoever runs the identity provider can put the account into such a group"
+)
 NOBODY_YET = (
     "requests need a token and there is none yet: `caraway tokens create NAME --role admin` makes the first one; "
     "server.tokens=false lets everybody do everything"
@@ -59,16 +68,23 @@ class Gate:
         access: Access | None,
         *,
         admin_token_file: Path | None = None,
+        provider: Provider | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Write to `audit`; read tokens from `access`, and the operator's token from a file.
+
+        The accounts of an identity `provider` are known besides those of `access`.
 
         Raises `ConfigurationError` if the file holds no token.
         """
         self._audit = audit
         self._access = access
         self._admin = None if access is None or admin_token_file is None else AdminToken(admin_token_file)
+        self.provider = None if access is None else provider
         self._clock = clock
+        # The callers of the provider's accounts, by their names and groups, as their roles were at a number of changes.
+        self._people: dict[tuple[str, tuple[str, ...]], Caller] = {}
+        self._people_number = 0
         self._known: AccessList | None = None
         self._refusals: Counter[tuple[Act, str]] = Counter()
         self._counting = threading.Lock()
@@ -118,13 +134,21 @@ class Gate:
     async def let_in(self, endpoint: Endpoint, headers: Headers) -> Caller:
         """Return the caller of a request as `admit` does, after a second look at what this server may not know yet.
 
-        A session that another server has just begun is looked up in Postgres. Raises what `admit` does.
+        A session that another server has just begun is looked up in Postgres, and a JWT is verified by the identity
+        provider's keys. Raises what `admit` does.
         """
         try:
             return self._admitted(endpoint, headers)
         except UnauthenticatedError:
-            if endpoint.page is not None and headers.get("authorization") is not None:
+            scheme, _, shown = (headers.get("authorization") or "").partition(" ")
+        try:
+            if endpoint.page is not None and shown:
                 await self.catch_up()
+            elif self.provider is not None and scheme.lower() == BEARER and shown.count(".") == JWT_DOTS:
+                await self.provider.verify(shown.strip())
+        except UnauthenticatedError:
+            REFUSED.labels(UnauthenticatedError.code).inc()
+            raise
         return self.admit(endpoint, headers)
 
     async def catch_up(self) -> None:
@@ -169,6 +193,10 @@ class Gate:
             return ANYBODY
         caller = self._caller(headers, page=endpoint.page is not None)
         branch = branch_of(headers)
+        if not caller.grants and caller.account.startswith(PREFIX):
+            error = ForbiddenError(NO_ROLE.format(account=caller.account))
+            self.refuse(caller, endpoint.target, branch, error)
+            raise error
         if not permission.admits(caller, branch):
             where = f"branch {branch[:100]!r}" if permission.on_branch else permission.scope
             error = ForbiddenError(
@@ -255,7 +283,10 @@ class Gate:
                 "started by `caraway up` has one in run/token of its data folder"
             )
         digest = digest_of(shown.strip())
-        return self._of_session(digest) if page else self._of_token(digest)
+        if page:
+            return self._of_session(digest)
+        person = None if self.provider is None else self.provider.known(digest)
+        return self._of_token(digest) if person is None else self.caller_of(person.account, person.groups)
 
     def owner_of(self, token: str) -> Caller:
         """Return the caller whose token this is.
@@ -274,9 +305,30 @@ class Gate:
 
     def _of_session(self, digest: bytes) -> Caller:
         session = self._require_known().sessions.get(digest)
-        if session is None or session.expires_at <= self._now() or session.token_digest is None:
+        if session is None or session.expires_at <= self._now():
             raise UnauthenticatedError("the session has ended; sign in again")
-        return self._of_token(session.token_digest)
+        if session.token_digest is not None:
+            return self._of_token(session.token_digest)
+        return self.caller_of(session.account, session.groups)
+
+    def caller_of(self, account: str, groups: tuple[str, ...]) -> Caller:
+        """Return the caller of an account of the identity provider, without grants if no group of it has a role.
+
+        Raises:
+            UnauthenticatedError: The server has no identity provider any more.
+            UnavailableError: The roles haven't been read yet.
+        """
+        if self.provider is None:
+            raise UnauthenticatedError("this server has no identity provider; sign in with a token")
+        known = self._require_known()
+        if self._people_number != known.number or len(self._people) > MAX_PEOPLE:
+            self._people, self._people_number = {}, known.number
+        caller = self._people.get((account, groups))
+        if caller is None:
+            roles = sorted(self.provider.roles_of(groups))
+            grants = tuple(grant for role in roles for grant in known.roles.get(role, ()))
+            caller = self._people[account, groups] = Caller(account=account, token_id=account, grants=grants)
+        return caller
 
     def _require_known(self) -> AccessList:
         if self._known is None:

@@ -72,6 +72,8 @@ PAGES: tuple[Endpoint, ...] = (
     _page("/audit", accounts.audit, ADMINISTRATION),
     _page("/sign-in", access.sign_in_page, PUBLIC),
     _page("/sign-in", access.sign_in, PUBLIC, "POST"),
+    _page("/sign-in/provider", access.go_to_provider, PUBLIC),
+    _page("/signed-in", access.signed_in, PUBLIC),
     _page("/sign-out", access.sign_out, PUBLIC, "POST"),
     _page("/console.css", access.style, PUBLIC),
     _page("/{name}", access.missing, PUBLIC),

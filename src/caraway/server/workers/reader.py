@@ -26,6 +26,7 @@ from caraway.secrets.store import SecretStore
 from caraway.served.log import CLOSE_S, ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.access.limits import AccessLimits
+from caraway.server.access.provider import provider_of
 from caraway.server.figures import write_figures
 from caraway.server.handlers.context import ReadContext
 from caraway.server.http.endpoints import ANY_TOKEN, PUBLIC, Endpoint, Handler, Router, bound
@@ -134,6 +135,7 @@ class ReaderParts:
             AuditLog(self._engine),
             Access(self._engine, by="server") if shared.tokens else None,
             admin_token_file=shared.admin_token_file,
+            provider=provider_of(settings.oidc),
         )
         self.graphs = ReaderGraphs(
             changes_of(folder), self._read, IndexReader(follower, self._erased), self._functions, shared.poll_seconds
