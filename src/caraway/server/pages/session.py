@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from caraway.console.rendering import link, render
 from caraway.errors import ForbiddenError, InvalidInputError, UnauthenticatedError, shortened
+from caraway.server.http.arrival import came_by_tls
 from caraway.server.http.errors import ForeignSiteError, status_of
 from caraway.server.http.messages import BRANCH_HEADERS, Headers, HttpResponse, Request
 from caraway.state.model import MAIN
@@ -132,18 +133,18 @@ def session_in(headers: Headers) -> str | None:
 
 
 def cookie_in(headers: Headers, name: str) -> str | None:
-    """Return the value of a cookie of a request, of the one that TLS protects if there are two; None without one."""
+    """Return the value of a cookie of a request, by TLS only of one that TLS protects; None without one."""
     # The time of http.cookies grows with the square of a hostile header, and the header is read before the caller is
     # known.
     parts = (part.strip().partition("=") for part in (headers.get("cookie") or "").split(";", MAX_COOKIES))
     found = {key: value for key, _, value in reversed([*parts]) if key in {name, OVER_TLS + name} and value}
-    return found.get(OVER_TLS + name) or found.get(name)
+    return found.get(OVER_TLS + name) or (None if came_by_tls() else found.get(name))
 
 
 def is_over_tls(headers: Headers) -> bool:
     """Return whether a browser has sent a form over TLS, to this server or to a proxy in front of it."""
-    # The origin has the scheme that the browser sees.
-    return (headers.get("origin") or "").startswith("https:")
+    # The origin has the scheme that the browser sees, also if nobody has told this server to trust the proxy.
+    return came_by_tls() or (headers.get("origin") or "").startswith("https:")
 
 
 def cookie_of(name: str, value: str, lasting: timedelta, *, tls: bool, same_site: str = "Strict") -> str:
