@@ -14,9 +14,7 @@ FORKS = ForkServer(
         "caraway.server",
         "caraway.archive",
         "caraway.offline",
-        "caraway.quality",
-        "caraway.skew",
-        "caraway.drift_watch",
+        "caraway.monitoring",
     ),
     idle_seconds=math.inf,
 )

@@ -3,6 +3,9 @@
 import signal
 from collections.abc import Callable
 
+# The exit code of a process whose work another one does, or that goes on later.
+LATER = 75
+
 
 def on_request_to_end(stop: Callable[[], object]) -> None:
     """Call `stop` at the first SIGTERM or SIGINT, and ignore further ones.

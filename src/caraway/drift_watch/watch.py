@@ -8,13 +8,15 @@ from functools import lru_cache
 
 import sqlalchemy as sa
 import structlog
+from typing_extensions import override
 
 from caraway.alerts.lasting import LastingAlerts, SentAlert
+from caraway.alerts.webhook import Webhook
 from caraway.archive.served import ServedErasures
 from caraway.archive.store.model import table_path
 from caraway.archive.store.tables import ArchiveTable
 from caraway.config.settings import Settings
-from caraway.drift_watch.alerting import drifted
+from caraway.drift_watch.alerting import NAME, OBJECT, drifted
 from caraway.drift_watch.profiling import MAX_ROWS, new_rows, profiles_of
 from caraway.dtypes.instants import to_datetime
 from caraway.erasure.keys import ErasedKeys
@@ -22,7 +24,11 @@ from caraway.erasure.requests import ErasureLog
 from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.wire.graphs import decode_graph
+from caraway.monitoring.watch import Kind as WatchKind
+from caraway.monitoring.watch import Watch
+from caraway.objects.folder import ObjectFolder
 from caraway.profiles.kinds import Kind
+from caraway.secrets.keyring import open_keyring
 from caraway.served.drift import DriftStore, Profiled
 from caraway.served.drift_reports import drift_of, features_of, findings, last_hours
 from caraway.served.log import SERVED
@@ -49,7 +55,7 @@ class Parts:
     alerts: LastingAlerts
 
 
-class DriftWatch:
+class DriftWatch(Watch):
     """Profiles served features. Not thread safe."""
 
     def __init__(self, settings: Settings, parts: Parts, *, clock: Callable[[], float] = time.time) -> None:
@@ -66,6 +72,7 @@ class DriftWatch:
         self._erasures = ServedErasures(log, self._erased_rows, lambda _: None)
         self._pruned_at = float("-inf")
 
+    @override
     def run_once(self) -> bool:
         """Profile new rows, and return whether there were any.
 
@@ -136,3 +143,14 @@ class DriftWatch:
             self._pruned_at = now
             before = to_datetime(int(now * US)) - timedelta(days=self._settings.drift.kept_days)
             self._store.prune(before, branches)
+
+
+def _open(settings: Settings, database: sa.Engine) -> DriftWatch:
+    erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
+    alerts = LastingAlerts(NAME, OBJECT, ObjectFolder(settings.objects_url), Webhook(settings.alerts.webhook))
+    return DriftWatch(settings, Parts(database, erased, alerts))
+
+
+DRIFT = WatchKind(
+    "drift", _open, enabled=lambda settings: settings.drift.enabled, seconds=lambda settings: settings.drift.seconds
+)

@@ -10,7 +10,7 @@ import structlog
 
 from caraway.archive.store.model import archived_topics
 from caraway.archive.store.reading import cuts_now
-from caraway.children.ending import on_request_to_end
+from caraway.children.ending import LATER, on_request_to_end
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings, load_settings
@@ -24,7 +24,6 @@ from caraway.offline.queries.evaluation import before_its_time
 from caraway.offline.queries.inputs import Files, open_rows
 from caraway.offline.queries.model import (
     JSON_INPUT,
-    LATER,
     OfflineQuery,
     Place,
     QueryStatus,

@@ -21,15 +21,14 @@ from caraway.quality.profiling import FieldHour
 from caraway.state.tables import (
     quality_counts,
     quality_drift,
-    quality_positions,
     quality_profiles,
     quality_samples,
     quality_totals,
+    watch_positions,
 )
 from caraway.state.watched import WatchedStore
 
-# The name of the lease of the process that checks rows.
-LEASE = "quality"
+WATCH = "quality"
 # The most samples that are kept of an expectation.
 KEPT_SAMPLES = 20
 # Windows that begin so long before the newest one of their dataset are added up to hours.
@@ -104,7 +103,7 @@ class Total:
 
 
 # The tables of what is known about checks.
-_TABLES = (quality_positions, quality_counts, quality_totals, quality_samples, quality_profiles, quality_drift)
+_TABLES = (quality_counts, quality_totals, quality_samples, quality_profiles, quality_drift)
 
 # The counts of windows of one check, by number of the expectation and start of the window.
 Windows = dict[tuple[int, datetime], Counts]
@@ -118,7 +117,7 @@ class QualityStore(WatchedStore):
 
     def __init__(self, engine: sa.Engine) -> None:
         """Work through `engine` (`caraway.state.database.connect`)."""
-        super().__init__(engine, quality_positions, lease=LEASE, found="counted")
+        super().__init__(engine, WATCH, found="counted")
 
     def add(self, found: Findings, allowed: Callable[[sa.Connection], bool] = lambda _: True) -> bool:
         """Add the findings of a pass, and return whether they count now.
@@ -247,6 +246,8 @@ class QualityStore(WatchedStore):
         def write(connection: sa.Connection) -> None:
             for gone in _TABLES:
                 connection.execute(sa.delete(gone).where(gone.c.check_id.not_in(check_ids)))
+            over = watch_positions.c.watch == WATCH, watch_positions.c.key.not_in(check_ids)
+            connection.execute(sa.delete(watch_positions).where(*over))
             query = sa.select(table.c.check_id, sa.func.max(table.c.start)).group_by(table.c.check_id)
             for check_id, newest in connection.execute(query).all():
                 own = table.c.check_id == check_id

@@ -18,11 +18,8 @@ from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import Profile
 from caraway.served.findings import Found
 from caraway.state.merged_profiles import groups, merge_profiles, merged
-from caraway.state.tables import drift_findings, drift_positions, drift_profiles, drift_references
+from caraway.state.tables import drift_findings, drift_profiles, drift_references
 from caraway.state.watched import NOW, WatchedStore
-
-# The name of the lease of the process that profiles served features.
-LEASE = "drift"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +66,7 @@ class DriftStore(WatchedStore):
 
     def __init__(self, engine: sa.Engine) -> None:
         """Work through `engine` (`caraway.state.database.connect`)."""
-        super().__init__(engine, drift_positions, lease=LEASE, found="profiled")
+        super().__init__(engine, "drift", found="profiled")
 
     def add(self, found: Profiled, allowed: Callable[[sa.Connection], bool] = lambda _: True) -> bool:
         """Add the profiles of a pass, and return whether they count now.

@@ -13,11 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.served.findings import CountKey, FeatureCounts, Finding, Findings, Sample
-from caraway.state.tables import skew_counts, skew_positions, skew_samples, skew_totals
+from caraway.state.tables import skew_counts, skew_samples, skew_totals
 from caraway.state.watched import WatchedStore
 
-# The name of the lease of the process that looks at served features.
-LEASE = "skew"
 # The most samples that are kept of one finding about one feature, and the most characters of a value in them.
 KEPT_SAMPLES = 20
 MAX_TEXT = 1_000
@@ -33,7 +31,7 @@ class SkewStore(WatchedStore):
 
     def __init__(self, engine: sa.Engine) -> None:
         """Work through `engine` (`caraway.state.database.connect`)."""
-        super().__init__(engine, skew_positions, lease=LEASE, found="compared")
+        super().__init__(engine, "skew", found="compared")
 
     def add(self, found: Findings, allowed: Callable[[sa.Connection], bool] = lambda _: True) -> bool:
         """Add the findings of a pass, and return whether they count now.

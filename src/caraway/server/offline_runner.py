@@ -8,9 +8,10 @@ from pathlib import Path
 
 import structlog
 
+from caraway.children.ending import LATER
 from caraway.children.forking import Forked, ForkServer
 from caraway.objects.folder import ObjectFolder
-from caraway.offline.queries.model import LATER, folder_of
+from caraway.offline.queries.model import folder_of
 from caraway.offline.queries.store import OfflineQueries, process_name
 from caraway.recurring import Recurring
 from caraway.scratch import sweep

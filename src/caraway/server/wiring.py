@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import sqlalchemy as sa
 from prometheus_client import REGISTRY, generate_latest
 
 from caraway.archive.reports import ArchiveReports
@@ -55,15 +56,15 @@ from caraway.server.freshness.arrivals import Arrivals
 from caraway.server.freshness.freshness import FreshnessWatch
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.lags import Lags
+from caraway.server.monitoring import PROGRAM as MONITORING
+from caraway.server.monitoring import MonitoringRunner, QualityNews, ServedNews
 from caraway.server.offline_runner import PROGRAM, OfflineRunner
-from caraway.server.quality_runner import QualityRunner
 from caraway.server.rates import Rates
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.tracing.tracer import tracer_of
 from caraway.server.watch import Watch
-from caraway.server.watch_runner import ServedWatchRunner, WatchRunner
 from caraway.sinks.sinks import Sinks
 from caraway.sinks.writer import SignIn
 from caraway.state.access import Access
@@ -77,7 +78,7 @@ from caraway.state.plans import Needed, Plans
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.state.tables import metadata
-from caraway.state.watched import watcher
+from caraway.state.watched import WatchLease, watcher
 from caraway.topics.credentials import sign_in
 from caraway.topics.letters import LetterReader
 from caraway.topics.newest import NewestReader
@@ -95,7 +96,7 @@ STOP_S = 3.0
 BACKGROUND_STOP_S = 1.0
 # The programs whose processes are forked from one that has imported them: imports would take longer than most offline
 # queries, and the processes share the memory of what they import.
-FORKED = (PROGRAM, "caraway.quality", "caraway.skew", "caraway.drift_watch")
+FORKED = (PROGRAM, MONITORING)
 
 
 def addresses(settings: Settings) -> tuple[str, str]:
@@ -229,8 +230,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     offline_queries, reports, audit = OfflineQueries(engine), ArchiveReports(engine), AuditLog(engine)
     access = Access(engine, by="server") if server.tokens else None
     skew, quality, drift, forks = SkewStore(engine), QualityStore(engine), DriftStore(engine), ForkServer(FORKED)
-    runners: list[WatchRunner | LineageWatch] = [
-        *_runners(settings, forks, reports, (skew, drift, quality, DatasetProfiles(engine)), plans),
+    runners: list[MonitoringRunner | LineageWatch] = [
+        _monitoring(settings, engine, forks, (skew, drift, quality), plans),
         *lineage_watches(
             settings.openlineage, engine, objects, member=member, needed=lambda: plans.needed, jobs=state.jobs
         ),
@@ -437,42 +438,21 @@ def _resolve(settings: Settings, secrets: SecretStore) -> Callable[[Secretish], 
     return resolver(newest_secret, settings.secrets, own).resolve
 
 
-def _runners(
+def _monitoring(
     settings: Settings,
+    engine: sa.Engine,
     forks: ForkServer,
-    reports: ArchiveReports,
-    stores: tuple[SkewStore, DriftStore, QualityStore, DatasetProfiles],
+    stores: tuple[SkewStore, DriftStore, QualityStore],
     plans: Plans,
-) -> list[WatchRunner]:
-    """Return what keeps the processes running that look at data which is there already."""
-    skew, drift, quality, profiles = stores
-    name, environment = watcher(settings.data_dir), settings.environment()
+) -> MonitoringRunner:
+    """Return what keeps the process of the watches running."""
+    skew, drift, quality = stores
+    reports = ArchiveReports(engine)
     watches = (
-        ("skew", skew, "caraway.skew", lambda: SKEW_FIGURES.set(skew.totals()), settings.skew.enabled),
-        ("drift", drift, "caraway.drift_watch", lambda: DRIFT_FIGURES.set(drift.found()), settings.drift.enabled),
+        ServedNews(skew, reports, lambda: SKEW_FIGURES.set(skew.totals()), settings.skew.enabled),
+        ServedNews(drift, reports, lambda: DRIFT_FIGURES.set(drift.found()), settings.drift.enabled),
+        QualityNews(quality, DatasetProfiles(engine), lambda: plans.needed, settings.quality.enabled),
     )
-    return [
-        *(
-            ServedWatchRunner(
-                watch,
-                store,
-                reports,
-                show,
-                forks=forks,
-                program=program,
-                enabled=enabled,
-                name=name,
-                environment=environment,
-            )
-            for watch, store, program, show, enabled in watches
-        ),
-        QualityRunner(
-            quality,
-            profiles,
-            lambda: plans.needed,
-            forks=forks,
-            enabled=settings.quality.enabled,
-            name=name,
-            environment=environment,
-        ),
-    ]
+    return MonitoringRunner(
+        watches, WatchLease(engine), forks=forks, name=watcher(settings.data_dir), environment=settings.environment()
+    )

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 import sqlalchemy as sa
 import structlog
+from typing_extensions import override
 
 from caraway.archive.erasing import TableErasures
 from caraway.archive.served import ServedErasures
@@ -24,9 +25,12 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
 from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
+from caraway.functions.confinement.configured import confinement_of
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.graph.wire.graphs import decode_graph
+from caraway.monitoring.watch import Kind, Watch
 from caraway.offline.reader import SeriesReader
+from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
 from caraway.served.findings import MISMATCHES, CountKey, Finding, Findings, Sample
 from caraway.served.log import SERVED
@@ -70,7 +74,7 @@ class Parts:
     secrets: SecretStore
 
 
-class SkewWatch:
+class SkewWatch(Watch):
     """Computes samples of served features again. Not thread safe."""
 
     def __init__(self, settings: Settings, parts: Parts, *, clock: Callable[[], float] = time.time) -> None:
@@ -92,6 +96,7 @@ class SkewWatch:
         self._pruned_at = float("-inf")
         self._has_functions = False
 
+    @override
     def run_once(self) -> bool:
         """Look at new rows, and return whether there were any.
 
@@ -141,6 +146,11 @@ class SkewWatch:
             seconds=round(time.monotonic() - began, 3),
         )
         return True
+
+    @override
+    def close(self) -> None:
+        """End the processes for users' functions."""
+        self._parts.functions.stop()
 
     def _allowance(self) -> int:
         """Return how many rows may be computed again now."""
@@ -286,3 +296,21 @@ def _by_question(rows: Sequence[ServedRow]) -> Iterator[tuple[Question, list[Ser
     for row in rows:
         found.setdefault(Question(tuple(row.inputs), tuple(row.outputs)), []).append(row)
     yield from found.items()
+
+
+def _open(settings: Settings, database: sa.Engine) -> SkewWatch:
+    secrets = SecretStore(database, open_keyring(settings.key_file))
+    functions = FunctionPool(
+        1,
+        settings.offline.extractor_seconds,
+        settings.server.extractor_memory_mb,
+        secrets=secrets.get,
+        confinement=confinement_of(settings),
+    )
+    erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
+    return SkewWatch(settings, Parts(database, erased, functions, secrets))
+
+
+SKEW = Kind(
+    "skew", _open, enabled=lambda settings: settings.skew.enabled, seconds=lambda settings: settings.skew.seconds
+)

@@ -205,16 +205,18 @@ offline_queries = sa.Table(
     sa.Index("offline_queries_branch", "branch", "asked_at"),
 )
 
-# The findings of the skew watch (`caraway.served.skew`). The positions are those up to which served features were
-# looked at, by the id of their topic.
-skew_positions = sa.Table(
-    "skew_positions",
+# The positions up to which watches have looked at topics (`caraway.state.watched`): those of served features by the id
+# of their topic, and those of a dataset by the name of its check.
+watch_positions = sa.Table(
+    "watch_positions",
     metadata,
-    sa.Column("topic_id", sa.Text, primary_key=True),
+    sa.Column("watch", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
     sa.Column("positions", JSONB, nullable=False),
-    sa.Column("passed_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("moved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
+# The findings of the skew watch (`caraway.served.skew`).
 skew_counts = sa.Table(
     "skew_counts",
     metadata,
@@ -259,15 +261,7 @@ skew_samples = sa.Table(
 )
 
 # The profiles of served features by the hour (`caraway.served.drift`), which are the bytes of
-# `caraway.profiles.tables`. The positions are those up to which served features were profiled.
-drift_positions = sa.Table(
-    "drift_positions",
-    metadata,
-    sa.Column("topic_id", sa.Text, primary_key=True),
-    sa.Column("positions", JSONB, nullable=False),
-    sa.Column("passed_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
-)
-
+# `caraway.profiles.tables`.
 drift_profiles = sa.Table(
     "drift_profiles",
     metadata,
@@ -301,17 +295,8 @@ drift_findings = sa.Table(
     sa.Column("drifted", sa.Boolean, nullable=False),
 )
 
-# The counts of expectations (`caraway.quality`), by the name of a dataset's check and the number of the expectation in
-# it. The positions are those up to which the rows are counted.
-quality_positions = sa.Table(
-    "quality_positions",
-    metadata,
-    sa.Column("check_id", sa.Text, primary_key=True),
-    sa.Column("positions", JSONB, nullable=False),
-    sa.Column("counted_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
-)
-
-# The counts by windows of event time.
+# The counts of expectations (`caraway.quality`) by windows of event time: by the name of a dataset's
+# check and the number of the expectation in it.
 quality_counts = sa.Table(
     "quality_counts",
     metadata,

@@ -34,7 +34,9 @@ def test_each_row_is_counted_once_however_often_the_process_is_killed(shop: Shop
     def start() -> "subprocess.Popen[bytes]":
         with log.open("ab") as out:
             environment = {**os.environ, **settings.environment()}
-            return subprocess.Popen([sys.executable, "-m", "caraway.skew"], env=environment, stdout=out, stderr=out)
+            return subprocess.Popen(
+                [sys.executable, "-m", "caraway.monitoring"], env=environment, stdout=out, stderr=out
+            )
 
     def counted() -> int:
         return sum(shop.found().get("n", {}).values())
@@ -101,6 +103,6 @@ def test_a_server_watches_and_shows_what_it_found(watched: Shop) -> None:
     assert "Till.mean" not in only.stdout
     # The process ends with its server.
     children = psutil.Process(watched.server.pid).children(recursive=True)
-    (watch,) = [child for child in children if child.name() == name_of("caraway.skew")]
+    (watch,) = [child for child in children if child.name() == name_of("caraway.monitoring")]
     watched.server.kill()
     watch.wait(scaled(60))

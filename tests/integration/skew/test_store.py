@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from caraway.served.findings import CountKey, Finding, Findings, Sample
 from caraway.served.skew import KEPT_SAMPLES, MAX_TEXT, SkewStore
 from caraway.state.database import connect
+from caraway.state.watched import WatchLease
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATE = Finding.LATE_DATA
@@ -114,10 +115,11 @@ def test_old_findings_and_those_of_other_branches_go(store: SkewStore) -> None:
 
 
 def test_only_others_keep_a_process_from_starting(store: SkewStore, postgres: str) -> None:
-    assert not store.is_watched(besides="me")
     engine = connect(postgres)
+    lease = WatchLease(engine)
+    assert not lease.is_held(besides="me")
     with engine.begin() as connection:
-        row = {"name": "skew", "token": 1, "holder": "me", "expires_at": sa.func.now() + timedelta(minutes=1)}
+        row = {"name": "monitoring", "token": 1, "holder": "me", "expires_at": sa.func.now() + timedelta(minutes=1)}
         connection.execute(sa.insert(sa.table("leases", *map(sa.column, row))).values(row))
+    assert (lease.is_held(besides="me"), lease.is_held(besides="you")) == (False, True)
     engine.dispose()
-    assert (store.is_watched(besides="me"), store.is_watched(besides="you")) == (False, True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from caraway.children.ending import LATER
 from caraway.children.forking import ForkServer
 from caraway.objects.folder import ObjectFolder
-from caraway.offline.queries.model import LATER
 from caraway.server import offline_runner
 from caraway.server.offline_runner import FULL_SECONDS, LOOK_SECONDS, PAUSE_SECONDS, OfflineRunner
 

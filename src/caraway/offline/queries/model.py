@@ -11,8 +11,6 @@ FOLDER = "offline"
 # The name by which a query's rows are kept in its folder, if they came with the request.
 JSON_INPUT, ARROW_INPUT = "input.json", "input.arrow"
 MANIFEST = "manifest.json"
-# The exit code of a process whose query is worked on by another one, or goes on later.
-LATER = 75
 
 
 class QueryStatus(StrEnum):

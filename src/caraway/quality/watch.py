@@ -1,14 +1,13 @@
-"""`python -m caraway.quality`: check and profile the rows of datasets, until SIGTERM."""
+"""The quality watch: it checks and profiles the rows of datasets."""
 
-import sys
-import threading
+import math
 import time
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from functools import partial
 
 import sqlalchemy as sa
-import structlog
+from typing_extensions import override
 
 from caraway.alerts.lasting import LastingAlerts
 from caraway.alerts.webhook import Webhook
@@ -16,7 +15,7 @@ from caraway.archive.store.past import ArchivedPast
 from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.erasure.requests import ErasureLog, erasure_by
-from caraway.errors import UnavailableError
+from caraway.monitoring.watch import Kind, Watch
 from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import CheckPlan, TopicPlan
 from caraway.quality.archiving import CountsTable, Retention
@@ -25,27 +24,20 @@ from caraway.quality.counting import is_hidden
 from caraway.quality.drifting import NAME, OBJECT, DatasetDrift
 from caraway.quality.follower import QualityFollower
 from caraway.quality.profiles import DatasetProfiles
-from caraway.quality.store import LEASE, QualityStore
+from caraway.quality.store import QualityStore
 from caraway.quality.watching import QualityWatch
 from caraway.secrets.keyring import open_keyring
-from caraway.state.database import require_tables
 from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
-from caraway.state.tables import metadata
 from caraway.topics.credentials import sign_in
-from caraway.watches.process import run_watch
 
-LOG = structlog.get_logger(__name__)
-
-# A process without expectations ends after so long. The server starts one when a commit has some.
-IDLE_SECONDS = 60.0
 # Seconds between two looks at the commits and the erased keys; between two looks at all alerts; between two writes of
 # the table of counts, after which old counts are removed; and until a write that failed is tried again.
 LOOK_SECONDS, ALERT_SECONDS, PRUNE_SECONDS, RETRY_SECONDS = 2.0, 60.0, 3600.0, 60.0
 
 
-class Quality:
-    """Checks the rows of all branches' datasets, round by round. Not thread safe."""
+class Quality(Watch):
+    """Checks and profiles the rows of all branches' datasets. Not thread safe."""
 
     def __init__(self, settings: Settings, database: sa.Engine) -> None:
         """Prepare; nothing is read yet."""
@@ -82,11 +74,13 @@ class Quality:
         )
         self._checks: Mapping[str, CheckPlan] = {}
         self._branches: Mapping[str, Collection[str]] = {}
-        self._looked_at = self._told_at = self._prune_at = float("-inf")
-        self._worked_at = time.monotonic()
+        self._looked_at = self._told_at = -math.inf
+        # Until there are checks, no table of counts is written, and no count is old.
+        self._prune_at = math.inf
 
-    def round(self) -> None:
-        """Do what there is to do, for about a second.
+    @override
+    def run_once(self) -> bool:
+        """Do what there is to do, for about a second, and return whether any dataset is checked.
 
         Raises `UnavailableError` if Postgres, the broker or the object store doesn't answer.
         """
@@ -101,15 +95,12 @@ class Quality:
             self._tell(self._checks)
             self._told_at = now
         if now >= self._prune_at:
-            self._prune_at = now + (PRUNE_SECONDS if self._retention.prune() else RETRY_SECONDS)
+            # Checks that are over are written, and stay in Postgres until there are others.
+            done = self._retention.prune() if self._checks else self._retention.archive()
+            self._prune_at = now + (PRUNE_SECONDS if done else RETRY_SECONDS)
+        return bool(self._checks)
 
-    @property
-    def has_work(self) -> bool:
-        """False if no dataset has had expectations for a while."""
-        if self._checks:
-            self._worked_at = time.monotonic()
-        return time.monotonic() < self._worked_at + IDLE_SECONDS
-
+    @override
     def finish(self) -> None:
         """Record what was counted."""
         self._tell({check_id: self._checks[check_id] for check_id in self._follower.flush()})
@@ -117,6 +108,7 @@ class Quality:
             # No later process knows the checks that are over. Otherwise the next one goes on.
             self._retention.archive()
 
+    @override
     def close(self) -> None:
         """Close the connections."""
         self._follower.close()
@@ -128,6 +120,8 @@ class Quality:
             self._follower.follow(checks)
             self._checks = checks
             self._retention.follow(checks)
+            if not checks or self._prune_at == math.inf:
+                self._prune_at = time.monotonic()
         self._erase()
 
     def _erase(self) -> None:
@@ -151,24 +145,5 @@ class Quality:
         self._watch.look(checks, self._branches)
 
 
-def _watch(settings: Settings, database: sa.Engine, stopping: threading.Event) -> None:
-    require_tables(database, metadata.tables)
-    quality = Quality(settings, database)
-    failure = ""
-    try:
-        while not stopping.is_set() and quality.has_work:
-            try:
-                quality.round()
-                failure = ""
-            except UnavailableError as error:
-                if str(error) != failure:
-                    LOG.warning("the quality watch waits", reason=str(error))
-                failure = str(error)
-                stopping.wait(LOOK_SECONDS)
-        quality.finish()
-    finally:
-        quality.close()
-
-
-if __name__ == "__main__":
-    sys.exit(run_watch("quality", LEASE, _watch))
+# A call waits for rows by itself.
+QUALITY = Kind("quality", Quality, enabled=lambda settings: settings.quality.enabled, seconds=lambda _: None)
