@@ -66,7 +66,7 @@ def load_alone(connection: "psycopg.Connection[tuple[object, ...]]") -> float:
 
 def log_alone(url: str, slot: str, publication: str, count: int) -> float:
     """Return the seconds of processor time in which libpq, by psycopg, hands over the messages of a slot."""
-    stream = pq.PGconn.connect(f"{url}?replication=database".encode())
+    stream = pq.PGconn.connect(f"{url}&replication=database".encode())
     begun = time.process_time()
     options = f"proto_version '1', publication_names '{publication}'"
     stream.exec_(f"START_REPLICATION SLOT {slot} LOGICAL 0/0 ({options})".encode())

@@ -1,4 +1,4 @@
-"""What survives a power failure: each test drops all that wasn't synced, by a file system of its own."""
+"""Tests that data survive a power failure, for which a file system of the tests' own drops all that wasn't synced."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -85,7 +85,7 @@ class SecretPort:
             threading.Thread(target=self._answer, args=(caller, proving), name="secret-port", daemon=True).start()
 
     def _prove(self, caller: Connection, proving: socket.socket) -> None:
-        """Let the caller and this port show each other that they know the password, within a time."""
+        """Check that the caller knows the password, and prove the same to the caller; slow callers are let go."""
         proving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PROVING_S, 0))
         try:
             deliver_challenge(caller, self.address.password)

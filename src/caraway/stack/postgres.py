@@ -65,8 +65,13 @@ class EmbeddedPostgres(Part):
 
     @property
     def url(self) -> str:
-        """The URL of the server, with the password."""
-        return f"postgresql://{SUPERUSER}:{self._password()}@127.0.0.1:{self.port}/{DATABASE}"
+        """The URL of the server, with the password, which clients of this URL send nobody in clear.
+
+        While the server is down, another user of the machine may listen on its port. With SCRAM they get only a proof
+        that the client knows the password, and can't prove to the client that they know it.
+        """
+        address = f"127.0.0.1:{self.port}/{DATABASE}"
+        return f"postgresql://{SUPERUSER}:{self._password()}@{address}?require_auth=scram-sha-256"
 
     @override
     def prepare(self) -> None:

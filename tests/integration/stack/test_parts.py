@@ -1,3 +1,6 @@
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -25,6 +28,31 @@ def test_postgres_wants_its_password(postgres_server: str) -> None:
     wrong = f"{head.rpartition(':')[0]}:wrong@{place}"
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(wrong)
+
+
+def test_an_impostor_on_the_port_of_postgres_gets_no_password(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", ports.choose())
+    got: list[bytes] = []
+    with socket.create_server(("127.0.0.1", server.port)) as impostor, ThreadPoolExecutor(1) as threads:
+
+        def ask_for_password() -> None:
+            caller, _ = impostor.accept()
+            with caller:
+                caller.settimeout(30)
+                got.append(caller.recv(4096))
+                # The number of a request for TLS; "N" says that there is none, and the client goes on without.
+                if got[-1][4:8] == struct.pack(">i", 80877103):
+                    caller.sendall(b"N")
+                    got.append(caller.recv(4096))
+                # AuthenticationCleartextPassword.
+                caller.sendall(b"R" + struct.pack(">ii", 8, 3))
+                got.append(caller.recv(4096))
+
+        asking = threads.submit(ask_for_password)
+        assert "authentication method requirement" in (server.check(0) or "")
+        asking.result(30)
+    assert got[0]
+    assert (tmp_path / "postgres" / "password").read_bytes() not in b"".join(got)
 
 
 def test_postgres_keeps_its_data_on_another_port(tmp_path: Path) -> None:
