@@ -1,7 +1,7 @@
 """Malformed HTTP: requests as the bytes, in pieces, that go over a socket."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from tests.fuzz import bodies
@@ -19,12 +19,14 @@ class Message:
         pieces: Sent one after the other.
         pause_s: Time between two pieces.
         answered: True if HTTP demands an answer, since the request is well formed and complete.
+        number: Its place among the messages of a seed, by which `tests.fuzz.again` makes it again.
     """
 
     kind: str
     pieces: tuple[bytes, ...]
     pause_s: float = 0.0
     answered: bool = True
+    number: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,8 @@ def header(random: Random, valid: Valid, caller: Caller) -> Message:
             ("Idempotency-Key", ""),
             ("Caraway-Elapsed-Ms", "-1"),
             ("Caraway-Elapsed-Ms", "9" * 400),
+            ("Caraway-Elapsed-Ms", "9" * 15),
+            ("Caraway-Elapsed-Ms", "86400000"),
             ("Caraway-Elapsed-Ms", "soon"),
             ("Content-Type", "text/plain"),
             ("Content-Type", "application/" + "x" * 5_000),
@@ -167,6 +171,23 @@ def token(random: Random, valid: Valid, caller: Caller) -> Message:
     ascii_only = value.isascii()
     sent = head(caller, valid, len(valid.body), (("Authorization", value),)) + valid.body
     return Message("token", (sent,), answered=ascii_only)
+
+
+def stranger(random: Random, valid: Valid, caller: Caller) -> Message:
+    """Send no token and no session, or a session that isn't one."""
+    cookie = random.choice(
+        (
+            "",
+            "caraway_session=",
+            "caraway_session=x",
+            "caraway_session=" + "x" * 43 + "; caraway_session=" + "y" * 43,
+            'caraway_session="\\"; a=b',
+            "=;" * 5_000,
+            "caraway_session=" + caller.token,
+        )
+    )
+    sent = head(caller, valid, len(valid.body), (("Authorization", ""), ("Cookie", cookie))) + valid.body
+    return Message("stranger", (sent,))
 
 
 def headers_in_number(random: Random, valid: Valid, caller: Caller) -> Message:
@@ -305,6 +326,7 @@ KINDS: Sequence[tuple[int, Callable[[Random, Valid, Caller], Message]]] = (
     (3, method),
     (6, header),
     (4, token),
+    (4, stranger),
     (2, headers_in_number),
     (4, length),
     (4, chunks),
@@ -328,4 +350,4 @@ def messages(seed: int, number: int, valid: Sequence[Valid], caller: Caller) -> 
         if make.__name__ == "message" and random.random() < 0.3:
             # Endpoints that take data deserve more of the bodies.
             of = random.choice([item for item in valid if item.body])
-        yield make(random, of, caller)
+        yield replace(make(random, of, caller), number=count)

@@ -58,12 +58,12 @@ class Findings:
     def faults(self, *, waits: bool) -> list[str]:
         """Return what is wrong: answers of 5xx, complete requests without an answer, memory, and waits if wanted."""
         found = [
-            f"{reply.kind}: answered {max(reply.statuses)} to {reply.beginning!r}: {reply.text!r}"
+            f"{named(reply)}: answered {max(reply.statuses)} to {reply.beginning!r}: {reply.text!r}"
             for reply in self.replies
             if reply.statuses and max(reply.statuses) >= 500
         ]
         found += [
-            f"{reply.kind}: no answer after {reply.seconds:.1f} s to {reply.beginning!r}"
+            f"{named(reply)}: no answer after {reply.seconds:.1f} s to {reply.beginning!r}"
             for reply in self.replies
             if reply.answered and not reply.statuses
         ]
@@ -87,7 +87,7 @@ class Findings:
         together = [r for r in self.replies if r.begun <= due + took and r.begun + r.seconds >= due]
         together.sort(key=lambda reply: reply.seconds, reverse=True)
         return [
-            f"{r.kind} {r.statuses[:1]} {r.seconds:.2f} s {r.size} bytes {r.beginning[:80]!r}" for r in together[:4]
+            f"{named(r)} {r.statuses[:1]} {r.seconds:.2f} s {r.size} bytes {r.beginning[:80]!r}" for r in together[:4]
         ]
 
     def summary(self) -> str:
@@ -106,6 +106,11 @@ class Findings:
                 f"the machine's own noise (a loop that asks nobody): {spread(self.noise)}",
             )
         )
+
+
+def named(reply: Reply) -> str:
+    """Return the kind of a message and its number, by which `tests.fuzz.again` sends it again."""
+    return f"{reply.kind} {reply.number}"
 
 
 def noise_at(noise: Times, due: float, took: float) -> float:
@@ -204,7 +209,9 @@ def _send_each(host: str, port: int, waiting: _Waiting) -> list[Reply]:
     return replies
 
 
-def fuzz(host: str, port: int, pid: int, messages: Iterable[Message], token: str) -> Findings:
+def fuzz(  # noqa: PLR0917 (all but the last are given in this order everywhere)
+    host: str, port: int, pid: int, messages: Iterable[Message], token: str, asked: tuple[str, int] | None = None
+) -> Findings:
     """Send messages to a server while another caller asks, and return what was found.
 
     Args:
@@ -213,11 +220,13 @@ def fuzz(host: str, port: int, pid: int, messages: Iterable[Message], token: str
         pid: The process of the server.
         messages: The messages to send, four at a time.
         token: The token of the other caller.
+        asked: Host and port of the server that the other caller asks, if it is another one.
     """
+    beside = (host, port) if asked is None else asked
     process = psutil.Process(pid)
     waiting = _Waiting(messages)
     found = Findings(start_mb=memory_mb(process)[0])
-    watch, healthy, control = _Watch(process), Beside("caller", host, str(port), token), Beside("control")
+    watch, healthy, control = _Watch(process), Beside("caller", beside[0], str(beside[1]), token), Beside("control")
     watch.start()
     begun = time.monotonic()
     try:

@@ -32,6 +32,7 @@ class Reply:
     begun: float
     seconds: float
     text: bytes
+    number: int
 
 
 def send(host: str, port: int, message: Message) -> Reply:
@@ -67,4 +68,5 @@ def send(host: str, port: int, message: Message) -> Reply:
         begun,
         time.monotonic() - begun,
         received[:2_000],
+        message.number,
     )

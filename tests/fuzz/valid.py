@@ -92,6 +92,38 @@ def pages(session: str) -> tuple[Valid, ...]:
     return tuple(made)
 
 
+def agents() -> tuple[Valid, ...]:
+    """Return requests of an agent to the MCP server over HTTP: one for each tool, and those around them."""
+    about = {"outputs": ["State.species"], "inputs": ["Tap.pot"]}
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}
+    tools: Mapping[str, Mapping[str, Any]] = {
+        "status": {},
+        "search_catalog": {"text": "state", "kind": "feature", "tag": "pii"},
+        "describe": {"name": "Pots"},
+        "lineage": {"name": "State.species", "direction": "upstream", "depth": 3},
+        "sample_rows": {"dataset": "Pots", "n": 3},
+        "lookup_rows": {"dataset": "Pots", "keys": [{"pot": 1}], "fields": ["species"], "at": "2024-01-01"},
+        "query_features": {"outputs": ["State.species"], "rows": [{"Tap.pot": 1}]},
+        "explain_query": about,
+        "commits": {"limit": 3},
+        "dead_letters": {"dataset": "Pots", "limit": 3},
+        "skew": {"feature": "State.species", "hours": 2},
+        "preview_commit": {"file": "/etc/passwd"},
+    }
+    asked: list[tuple[str, Mapping[str, Any]]] = [
+        ("initialize", hello),
+        ("tools/list", {}),
+        ("ping", {}),
+        ("resources/read", {"uri": "file:///etc/passwd"}),
+        *(("tools/call", {"name": name, "arguments": arguments}) for name, arguments in tools.items()),
+    ]
+    accepted = ("Accept", "application/json, text/event-stream")
+    return tuple(
+        _json("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, accepted)
+        for method, params in asked
+    )
+
+
 def requests() -> tuple[Valid, ...]:
     """Return a request for each endpoint, and several for those that take data."""
     graph = garden.graph()
@@ -121,6 +153,13 @@ def requests() -> tuple[Valid, ...]:
             {"webhook": "garden", "endpoint": "readings", "data": READINGS},
             ("Idempotency-Key", "fuzz-1"),
             ("Caraway-Elapsed-Ms", "10"),
+        ),
+        _json(
+            "POST",
+            f"{API}/log",
+            {"webhook": "garden", "endpoint": "readings", "data": READINGS},
+            ("Idempotency-Key", "fuzz-2"),
+            ("Caraway-Elapsed-Ms", "86400000"),
         ),
         Valid("POST", f"{API}/commit?incremental=true", commit, PROTOBUF, (ON_BRANCH,)),
         Valid("POST", f"{API}/commit?preview=true", commit, PROTOBUF, (ON_BRANCH,)),

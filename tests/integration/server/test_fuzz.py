@@ -5,6 +5,9 @@
 
 import os
 import secrets
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,9 +16,11 @@ import psutil
 import pytest
 
 from caraway.server.surface import DOCUMENT
+from caraway.stack import ports
+from tests.fuzz.again import MCP
 from tests.fuzz.messages import Caller, messages, untouched
-from tests.fuzz.run import fuzz
-from tests.fuzz.valid import BRANCH, pages, requests
+from tests.fuzz.run import Findings, fuzz
+from tests.fuzz.valid import BRANCH, agents, pages, requests
 from tests.integration.server.guarded import guarded_server
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
@@ -71,6 +76,41 @@ def test_malformed_requests_harm_nobody(fuzzed: tuple[ServerProcess, str, str, s
     assert process.answers(), process.said()
     assert process.health().status_code == 200
     assert found.start_mb > 50, "the memory of the server wasn't measured"
-    faults = found.faults(waits=NUMBER > SHORT)
-    assert not faults, f"seed {SEED}: {len(faults)} faults\n" + "\n".join(faults[:20])
+    check(found, f"{caller.host} {token} {session}")
     assert "Traceback" not in process.log_file.read_text(errors="replace"), process.said()
+    assert process.stalls() == []
+
+
+@pytest.mark.timeout(SECONDS)
+def test_malformed_requests_of_agents_harm_nobody(fuzzed: tuple[ServerProcess, str, str, str], tmp_path: Path) -> None:
+    process, token, _, other = fuzzed
+    server, port, log = process.settings.server, ports.choose(), tmp_path / "mcp.log"
+    assert server.port is not None
+    caller = Caller(f"{server.host}:{port}", token)
+    url = f"http://{server.host}:{server.port}"
+    command = [sys.executable, "-m", "caraway.cli", "mcp", "--http", "--port", str(port), "--url", url]
+    with log.open("wb") as said, subprocess.Popen(command, stdout=said, stderr=said) as mcp:
+        try:
+            eventually(lambda: listens(server.host, port) or mcp.poll() is not None, log.read_text)
+            first = [untouched(Random(SEED), one, caller) for one in agents()]
+            answers = fuzz(server.host, port, mcp.pid, first, other, (server.host, server.port))
+            assert all(reply.statuses == (200,) for reply in answers.replies), answers.replies
+            made = messages(SEED, max(100, NUMBER // 20), agents(), caller)
+            found = fuzz(server.host, port, mcp.pid, made, other, (server.host, server.port))
+            print(found.summary())  # noqa: T201 (what the run is for)
+            assert mcp.poll() is None, log.read_text()
+        finally:
+            mcp.kill()
+    check(found, f"{caller.host} {token} {MCP}")
+
+
+def check(found: Findings, target: str) -> None:
+    """Fail with the faults of a run, and with the command that sends a message of it again to a server."""
+    faults = found.faults(waits=NUMBER > SHORT)
+    again = f"python -m tests.fuzz.again {SEED} NUMBER {target}"
+    assert not faults, f"{len(faults)} faults; one message again: {again}\n" + "\n".join(faults[:20])
+
+
+def listens(host: str, port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex((host, port)) == 0
