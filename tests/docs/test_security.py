@@ -68,14 +68,16 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "tests/unit/ingest/test_requests.py::test_no_header_has_topics_read_for_longer_than_a_day",
     ),
     "F22 secrets on a command line": ("Spark's settings (`spark.conf`) are on the command line",),
-    "L1 output of functions": ("A function can overwrite, but not truncate",),
+    "L1 output of functions": (f"{CONFINED}::test_what_was_printed_into_the_log_cannot_be_overwritten",),
     "L2 a silent caller of the port of secrets": (
         "tests/unit/secrets/test_port.py::test_callers_who_stay_silent_keep_nobody_from_secrets",
     ),
     "L3 health for strangers": (
         "tests/unit/server/test_answers.py::test_only_callers_with_a_token_get_the_reasons_of_bad_health",
     ),
-    "L4 a tool that runs code": ("An agent that approves tools",),
+    "L4 a tool that runs code": (
+        "tests/unit/mcp/test_serving.py::test_only_the_tool_that_runs_code_is_not_announced_as_one_that_reads",
+    ),
     "L5 folders of others": ("`caraway up --data` trusts the folder",),
     "L6 a token to whoever listens": ("Commands send `CARAWAY_TOKEN`",),
     "L7 lost counts of refusals": (
@@ -86,10 +88,12 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "tests/faults/test_power.py::test_what_the_archive_says_that_it_has_survives",
     ),
     "L10 records that indexes skip": ("A record that an index can't apply is skipped",),
-    "L11 places that keep erased rows": ("Erased rows stay in some places",),
+    "L11 places that keep erased rows": ("tests/unit/erasure/test_remaining.py::test_the_places_of_every_dataset",),
     "L12 passwords in definitions": ("A password that is written in a definition",),
     "L13 clones by tags of another commit": ("A clone of a branch is checked by the tags",),
-    "L14 root in the containers": ("The containers of `deploy/compose.yaml`",),
+    "L14 root in the containers": (
+        "tests/unit/deploy/test_board.py::test_no_container_runs_as_root_or_with_a_password_that_everybody_knows",
+    ),
     "L15 Delta prefixes": ("A prefix of a Delta table with `..`",),
     "L16 connections held by strangers": ("A stranger who opens connections",),
     "L17 a key that wasn't written": ("tests/faults/test_power.py::test_the_keys_of_secrets_survive",),

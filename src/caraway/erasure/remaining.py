@@ -91,8 +91,24 @@ def remaining(dataset: str, graph: Graph, topics: Sequence[str], *, downstream: 
         ),
         Remains(
             "results of offline queries",
-            "features of rows that were asked for before the erasure",
+            "features of rows that were asked for before the erasure, also in the buckets that callers have named",
             "offline.kept_days have passed since the query's end",
+        ),
+        Remains(
+            "explanations of values (why.json)",
+            "rows that a value was computed from, of explanations that were asked for before the erasure",
+            "offline.kept_days have passed since the explanation",
+        ),
+        Remains(
+            "positions of sources, in Postgres",
+            f"the last value of the column by which a source of {dataset} is read, and, of sources that compare whole "
+            "tables, hashes of 8 bytes of rows, from which few values could be guessed",
+            "the source has read on, and the row is gone from it; or no branch has the source",
+        ),
+        Remains(
+            "logs of the server, the engine and the functions",
+            "values that functions printed, or that an error names",
+            "somebody removes the files",
         ),
         Remains(
             "backups, and the systems that sent the rows or that sinks write",

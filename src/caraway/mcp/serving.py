@@ -21,11 +21,16 @@ from caraway.mcp.tools import Tools
 # The most bytes of a request's body over HTTP.
 MAX_BODY: Final = 1_000_000
 READ_ONLY: Final = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True)
+# Loading a file runs its code, which may do anything that its user may; agents let people approve such tools.
+RUNS_CODE: Final = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
+)
 INSTRUCTIONS: Final = """\
 Caraway is a real-time feature platform. Events reach datasets through sources; pipelines compute datasets from
 datasets; featuresets have features, which extractors compute from inputs and datasets. Full names of features are
-Featureset.feature. Begin with search_catalog; describe and lineage explain a name; query_features computes values. All
-tools read only, and see what the token may see: a name that isn't found may be hidden.
+Featureset.feature. Begin with search_catalog; describe and lineage explain a name; query_features computes values. The
+tools change nothing in Caraway, and see what the token may see: a name that isn't found may be hidden. preview_commit
+runs the code of the file that it is given, on this machine.
 """
 
 
@@ -36,11 +41,11 @@ def mcp_server(server: Server) -> MCPServer[Any]:
     process (see `caraway.mcp.previews`).
     """
     made: MCPServer[Any] = MCPServer("caraway", instructions=INSTRUCTIONS, version=version("caraway"))
-    tools = list(Tools(server).all())
-    if server.token is not None:
-        tools.append(preview_tool(server, dict(os.environ)))
-    for tool in tools:
+    for tool in Tools(server).all():
         made.add_tool(_telling(tool), annotations=READ_ONLY, structured_output=False)
+    if server.token is not None:
+        preview = preview_tool(server, dict(os.environ))
+        made.add_tool(_telling(preview), annotations=RUNS_CODE, structured_output=False)
     return made
 
 

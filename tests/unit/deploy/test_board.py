@@ -115,6 +115,19 @@ def test_files_that_name_each_other_exist() -> None:
     assert source["datasources"][0]["url"] == "http://prometheus:9090"
 
 
+def test_no_container_runs_as_root_or_with_a_password_that_everybody_knows() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    for name, service in services.items():
+        # Grafana's image has a user of its own.
+        assert not str(service.get("user", "grafana")).startswith(("root", "0")), name
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    # Without these variables the containers don't start.
+    assert services["prometheus"]["user"].startswith("${CARAWAY_TOKEN_USER:?")
+    assert services["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD"].startswith("${GRAFANA_PASSWORD:?")
+
+
 def promtool(*arguments: str) -> None:
     tool = shutil.which("promtool")
     assert tool is not None, "promtool isn't installed (Debian: apt-get install prometheus)"

@@ -89,5 +89,8 @@ def test_the_places_of_every_dataset() -> None:
         "files of the quality watch",
         "archive",
         "results of offline queries",
+        "explanations of values (why.json)",
+        "positions of sources, in Postgres",
+        "logs of the server, the engine and the functions",
         "backups, and the systems that sent the rows or that sinks write",
     ]

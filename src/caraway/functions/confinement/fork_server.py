@@ -4,6 +4,9 @@ The fork server is started by `exec` with an environment without secrets, so tha
 has anything of the platform's memory. It loads all modules before it forks, and runs no user's code. For each forked
 process it has an exit socket, whose other end the platform holds. When the platform closes that end, the fork server
 kills the process; when the process has ended, the fork server writes its exit status to the socket.
+
+The output of a process comes through a pipe, and the fork server writes it to its own errors, which are the platform's
+log: with a descriptor of that file, a function could overwrite what stands there.
 """
 
 import importlib
@@ -27,6 +30,8 @@ from caraway.scratch import ScratchFolder, sweep
 # Each request carries two descriptors: the channel of the new process, and its exit socket.
 PARTS = 2
 STATUS = struct.Struct("!i")
+# The most bytes of the output of a process that are written at once; a pipe holds as many.
+OUTPUT_BYTES = 65_536
 # The order to a process: the "module:function" to run, its policy, its environment, its memory in MiB.
 Order = tuple[str, Confinement, dict[str, str], int | None]
 
@@ -60,6 +65,8 @@ class _ForkServer:
                         self._reap()
                     case "control":
                         self._fork()
+                    case "output":
+                        self._pass_on(key.fd)
                     case "end":
                         self._end()
                         return
@@ -74,10 +81,14 @@ class _ForkServer:
                 os.close(descriptor)
             return
         channel, exit_socket = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        pipe: tuple[int, ...] = ()
         try:
+            pipe = printed, printing = os.pipe()
             scratch = ScratchFolder("function")
             pid = os.fork()
         except OSError as error:
+            for descriptor in pipe:
+                os.close(descriptor)
             # The platform waits for the first message of the new process. It sees by the closed channel that there is
             # no process.
             sys.stderr.write(f"no process for users' functions can be started: {error}\n")
@@ -85,10 +96,23 @@ class _ForkServer:
             exit_socket.close()
             return
         if pid == 0:
-            _work(channel.detach(), scratch.path, self._parent)
+            _work(channel.detach(), scratch.path, self._parent, printing)
         channel.close()
+        os.close(printing)
+        os.set_blocking(printed, False)
+        self._selector.register(printed, selectors.EVENT_READ, "output")
         self._processes[pid] = exit_socket, scratch
         self._selector.register(exit_socket, selectors.EVENT_READ, pid)
+
+    def _pass_on(self, printed: int) -> None:
+        """Write what a process has printed; a pipe that no process has open any more is closed."""
+        with suppress(BlockingIOError):
+            output = os.read(printed, OUTPUT_BYTES)
+            if not output:
+                self._selector.unregister(printed)
+                os.close(printed)
+            while output:
+                output = output[os.write(2, output) :]
 
     def _reap(self) -> None:
         while True:
@@ -126,6 +150,8 @@ class _ForkServer:
                 os.waitpid(pid, 0)
             with suppress(Exception):
                 scratch.remove()
+        for key in [key for key in self._selector.get_map().values() if key.data == "output"]:
+            self._pass_on(key.fd)
 
 
 def serve(descriptor: int, module: str) -> None:
@@ -144,11 +170,13 @@ def serve(descriptor: int, module: str) -> None:
     _ForkServer(socket.socket(fileno=descriptor)).run()
 
 
-def _work(descriptor: int, scratch: Path, parent: int) -> None:
+def _work(descriptor: int, scratch: Path, parent: int, printing: int) -> None:
     """Run the order that comes on the channel of the new process; never return."""
     code = 1
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(printing, 1)
+        os.dup2(printing, 2)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.closerange(3, descriptor)

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -155,6 +156,21 @@ def _capabilities(_: str) -> list[list[int]]:
     return [*([number for number in range(64) if one >> number & 1] for one in held), bounding]
 
 
+def _output(_: str) -> list[bool]:
+    """Print, and return whether each of the two outputs is a pipe, of which nothing can be overwritten."""
+    sys.stdout.write("to be kept\n")
+    sys.stdout.flush()
+    sys.stderr.write("and this\n")
+    sys.stderr.flush()
+    return [stat.S_ISFIFO(os.fstat(number).st_mode) for number in (1, 2)]
+
+
+def _overwrite(number: str) -> str:
+    os.lseek(int(number), 0, os.SEEK_SET)
+    os.write(int(number), b"forged")
+    return "done"
+
+
 ATTEMPTS: dict[str, Callable[[str], object]] = {
     "bomb": _bomb,
     "capabilities": _capabilities,
@@ -165,6 +181,8 @@ ATTEMPTS: dict[str, Callable[[str], object]] = {
     "environment": lambda _: sorted(f"{name}={value}" for name, value in os.environ.items()),
     "import": lambda name: type(__import__(name)).__name__,
     "kill": _kill,
+    "output": _output,
+    "overwrite": _overwrite,
     "pid": lambda _: os.getpid(),
     "program": lambda _: subprocess.run([sys.executable, "-c", ""], check=True),
     "read": _read,

@@ -28,6 +28,7 @@ from caraway.functions.confinement.process import ConfinedProcess
 from caraway.functions.confinement.values import packed, unpacked
 from tests.other_users import python_for_all
 from tests.timeouts import deadline_in
+from tests.unit.children.waiting import eventually
 from tests.unit.functions.confinement.attempts import CHANGES
 
 pytestmark = [
@@ -116,6 +117,28 @@ def test_no_descriptor_of_the_platform_is_left(tmp_path: Path) -> None:
         os.set_inheritable(held.fileno(), True)
         # The five are its input, output and errors, its channel, and the folder that is being listed.
         assert len(attempt("descriptors").split(",")) <= 5
+
+
+def test_what_was_printed_into_the_log_cannot_be_overwritten(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("evidence\n")
+    # A file that isn't only appended to. The program has a fork server of its own, which writes there.
+    with log.open("r+") as file:
+        file.seek(0, os.SEEK_END)
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+        subprocess.run([sys.executable, "-c", PRINTING], stdout=file, stderr=file, env=environment, check=False)
+    # The fork server writes what is left of it once the program has ended.
+    eventually(lambda: "and this" in log.read_text())
+    assert log.read_text() == "evidence\nto be kept\nand this\n"
+
+
+PRINTING = """
+from tests.unit.functions.confinement.test_confinement import trying, Confinement
+with trying(Confinement()) as attempt:
+    assert attempt("output") == "[True, True]", attempt("output")
+    for number in (1, 2):
+        assert attempt("overwrite", number).startswith("OSError: [Errno 29]"), attempt("overwrite", number)
+"""
 
 
 @contextmanager
