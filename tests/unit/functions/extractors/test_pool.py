@@ -320,17 +320,30 @@ if __name__ == "__main__":
     # A function that loops is the only one that takes so much of the processor.
     while used() < before + 0.1:
         time.sleep(0.01)
+    print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+def lives(pid: int) -> bool:
+    """Return whether a process runs; one that has ended keeps its number until somebody asks for its status."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_what_hangs_ends_with_the_server(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(ORPHANED)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    # If a process outlived the server, it would keep the pipe of the output open, and `run` would time out.
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=False, timeout=60)
+    # If the fork server outlived the server, it would keep the pipe of the output open, and `run` would time out.
+    command, limit = [sys.executable, script], scaled(60)
+    done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=limit)
     assert done.returncode == -signal.SIGKILL, done.stderr
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert len(pids) > 1
+    eventually(lambda: not any(lives(pid) for pid in pids))
 
 
 def double_of_small(cls: Any, ts: Any, x: Any) -> Any:
