@@ -45,10 +45,10 @@ from caraway.lib import (
     expectations,
     meta,
 )
+from caraway.monitoring.quality.deltas import DeltaReader
+from caraway.monitoring.quality.profiling import RowProfiles
+from caraway.monitoring.quality.seen import SeenRecords
 from caraway.plan.planner import plan_graph
-from caraway.quality.deltas import DeltaReader
-from caraway.quality.profiling import RowProfiles
-from caraway.quality.seen import SeenRecords
 from caraway.topics.blocks import block_of, blocks_of
 from caraway.topics.identity import position_id
 

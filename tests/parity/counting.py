@@ -17,10 +17,10 @@ from typing import Any
 from confluent_kafka import Message
 
 from caraway.errors import UnavailableError
+from caraway.monitoring.quality.follower import FOLDER, QualityFollower
+from caraway.monitoring.quality.store import QualityStore
 from caraway.plan.model import CheckPlan
 from caraway.profiles.columns import ColumnProfile
-from caraway.quality.follower import FOLDER, QualityFollower
-from caraway.quality.store import QualityStore
 from caraway.state.database import connect
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.positions import TopicEnds, is_behind

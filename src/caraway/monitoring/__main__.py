@@ -17,13 +17,13 @@ from caraway.cluster.leases import HeldLease, Lease
 from caraway.collector import collect_rarely
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings, load_settings
-from caraway.drift_watch.watch import DRIFT
 from caraway.errors import CarawayError
 from caraway.logs import configure_logging
+from caraway.monitoring.drift.watch import DRIFT
+from caraway.monitoring.quality.watch import QUALITY
+from caraway.monitoring.skew.watch import SKEW
 from caraway.monitoring.watch import Kind, Watching
-from caraway.quality.watch import QUALITY
 from caraway.recurring import Recurring
-from caraway.skew.watch import SKEW
 from caraway.state.database import connect, require_tables
 from caraway.state.tables import metadata
 from caraway.state.watched import LEASE, watcher

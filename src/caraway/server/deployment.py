@@ -16,11 +16,11 @@ from caraway.ingest.backpressure import Backpressure
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.ingest.sources.trials import SourceTrials
+from caraway.monitoring.quality.profiles import DatasetProfiles
+from caraway.monitoring.quality.store import QualityStore
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
-from caraway.quality.profiles import DatasetProfiles
-from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
 from caraway.served.drift import DriftStore

@@ -16,10 +16,10 @@ from caraway.archive.reports import ArchiveReports
 from caraway.children.forking import Forked, ForkServer
 from caraway.expectations.counts import Counts
 from caraway.expectations.suite import checks_of as parts_of
-from caraway.quality.checks import branches_of, checks_of
-from caraway.quality.metrics import DATASET_DRIFT_FIGURES, QUALITY_FIGURES, FieldDistance, Key
-from caraway.quality.profiles import DatasetProfiles
-from caraway.quality.store import QualityStore
+from caraway.monitoring.quality.checks import branches_of, checks_of
+from caraway.monitoring.quality.metrics import DATASET_DRIFT_FIGURES, QUALITY_FIGURES, FieldDistance, Key
+from caraway.monitoring.quality.profiles import DatasetProfiles
+from caraway.monitoring.quality.store import QualityStore
 from caraway.recurring import Recurring
 from caraway.served.log import SERVED
 from caraway.state.plans import Needed

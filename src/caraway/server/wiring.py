@@ -32,13 +32,13 @@ from caraway.ingest.sources.sources import Sources
 from caraway.ingest.sources.trials import SourceTrials
 from caraway.lineage_events.starting import lineage_watches
 from caraway.lineage_events.watch import LineageWatch
+from caraway.monitoring.quality.profiles import DatasetProfiles
+from caraway.monitoring.quality.store import QualityStore
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.store import OfflineQueries
 from caraway.plan.model import GraphPlan
-from caraway.quality.profiles import DatasetProfiles
-from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore

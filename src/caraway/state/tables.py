@@ -295,8 +295,8 @@ drift_findings = sa.Table(
     sa.Column("drifted", sa.Boolean, nullable=False),
 )
 
-# The counts of expectations (`caraway.quality`) by windows of event time: by the name of a dataset's
-# check and the number of the expectation in it.
+# The counts of expectations (`caraway.monitoring.quality`) by windows of event time: by the name of a dataset's check
+# and the number of the expectation in it.
 quality_counts = sa.Table(
     "quality_counts",
     metadata,

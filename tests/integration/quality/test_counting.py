@@ -19,12 +19,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from caraway.client import arguments
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import Status
+from caraway.monitoring.quality.follower import FOLDER, QualityFollower
+from caraway.monitoring.quality.profiles import DatasetProfiles
+from caraway.monitoring.quality.store import Findings, QualityStore
+from caraway.monitoring.quality.watching import states_of
 from caraway.plan.model import CheckPlan, RecordSchema
 from caraway.plan.planner import plan_graph
-from caraway.quality.follower import FOLDER, QualityFollower
-from caraway.quality.profiles import DatasetProfiles
-from caraway.quality.store import Findings, QualityStore
-from caraway.quality.watching import states_of
 from caraway.state.database import connect
 from caraway.topics.blocks import block_of
 from caraway.topics.codec import PUT, RETRACT, RecordCodec

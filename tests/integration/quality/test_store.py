@@ -7,7 +7,7 @@ import pytest
 
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import Status
-from caraway.quality.store import KEPT_SAMPLES, Findings, QualityStore, Sample
+from caraway.monitoring.quality.store import KEPT_SAMPLES, Findings, QualityStore, Sample
 from caraway.state.database import connect
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,9 +12,9 @@ from caraway.alerts.alert import AGAIN
 from caraway.alerts.webhook import ATTEMPTS, Webhook
 from caraway.client import arguments
 from caraway.expectations.counts import Counts
+from caraway.monitoring.quality.store import Findings, QualityStore
+from caraway.monitoring.quality.watching import QualityWatch
 from caraway.plan.planner import plan_graph
-from caraway.quality.store import Findings, QualityStore
-from caraway.quality.watching import QualityWatch
 from caraway.state.database import connect
 from tests.integration.quality.stalls import OWNER, definitions
 

@@ -19,12 +19,12 @@ from caraway.config.settings import Settings, SkewSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.functions.confinement.configured import confinement_of
 from caraway.functions.extractors.pool import FunctionPool
+from caraway.monitoring.skew.watch import Parts, SkewWatch
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
 from caraway.served.findings import Finding
 from caraway.served.log import SERVED
 from caraway.served.skew import SkewStore
-from caraway.skew.watch import Parts, SkewWatch
 from caraway.state.database import connect
 from tests.integration.archive.archive_process import ArchiveProcess, served_rows
 from tests.integration.jobs import running_jobs

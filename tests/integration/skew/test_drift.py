@@ -10,9 +10,9 @@ from sqlalchemy import select
 
 from caraway.alerts.lasting import LastingAlerts
 from caraway.alerts.webhook import Webhook
-from caraway.drift_watch.alerting import NAME, OBJECT
-from caraway.drift_watch.watch import DriftWatch, Parts
 from caraway.erasure.keys import ErasedKeys
+from caraway.monitoring.drift.alerting import NAME, OBJECT
+from caraway.monitoring.drift.watch import DriftWatch, Parts
 from caraway.objects.folder import ObjectFolder
 from caraway.secrets.keyring import open_keyring
 from caraway.served.drift import DriftStore

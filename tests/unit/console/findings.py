@@ -17,14 +17,14 @@ import pyarrow as pa
 from caraway.errors import UnknownEntityError
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import Status
+from caraway.monitoring.quality.profiles import FoundInField
+from caraway.monitoring.quality.store import Sample, Total, Windows
 from caraway.offline.queries.model import JSON_INPUT, OfflineQuery, OfflineRequest, QueryStatus, folder_of
 from caraway.offline.why.running import NAME
 from caraway.plan.model import GraphPlan
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import profiled
-from caraway.quality.profiles import FoundInField
-from caraway.quality.store import Sample, Total, Windows
 from caraway.served.drift import Reference
 from caraway.served.findings import FeatureCounts, Finding, Found
 from caraway.served.findings import Sample as SkewSample

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
-from caraway.quality.metrics import DatasetDriftFigures, QualityFigures
+from caraway.monitoring.quality.metrics import DatasetDriftFigures, QualityFigures
 from caraway.served.metrics import SkewFigures
 from caraway.server import surface
 from tests.markdown import DOCS

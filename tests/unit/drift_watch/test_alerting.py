@@ -11,9 +11,9 @@ import pytest
 from caraway.alerts.alert import AGAIN
 from caraway.alerts.lasting import LastingAlerts, SentAlert
 from caraway.alerts.webhook import ATTEMPTS, Webhook
-from caraway.drift_watch.alerting import NAME, OBJECT, drifted
 from caraway.dtypes.types import FLOAT
 from caraway.graph.specs import FeaturesetSpec, FeatureSpec, Graph, Metadata
+from caraway.monitoring.drift.alerting import NAME, OBJECT, drifted
 from caraway.objects.folder import ObjectFolder
 from caraway.profiles.comparing import Shift
 from caraway.profiles.distances import Distance

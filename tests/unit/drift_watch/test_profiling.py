@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from caraway.archive.store.tables import ArchiveTable
-from caraway.drift_watch.profiling import MAX_ROWS, new_rows, profiles_of, typed
+from caraway.monitoring.drift.profiling import MAX_ROWS, new_rows, profiles_of, typed
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
 from caraway.served.drift import HourKey

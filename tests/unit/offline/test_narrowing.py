@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from caraway.monitoring.skew.history import LaterRecords
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.offline.reader import OfflineReader
 from caraway.offline.spark.work import is_divisible
 from caraway.plan.model import IndexPlan
-from caraway.skew.history import LaterRecords
 from caraway.topics.reader import Message
 from tests.unit.index.oracle import SECOND, Case, Job
 from tests.unit.index.test_against_engine import CASES

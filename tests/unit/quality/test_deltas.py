@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import INT, STRING
 from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.monitoring.quality.deltas import DeltaReader
+from caraway.monitoring.quality.seen import SeenRecords
 from caraway.plan.model import CheckPlan, Column, RecordSchema, TopicKind, TopicPlan
-from caraway.quality.deltas import DeltaReader
-from caraway.quality.seen import SeenRecords
 from caraway.topics.blocks import block_of
 from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
 from caraway.topics.markers import MARKER_KEY

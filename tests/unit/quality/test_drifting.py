@@ -12,12 +12,12 @@ from caraway.alerts.lasting import LastingAlerts
 from caraway.alerts.webhook import Webhook
 from caraway.graph.drift import Drift
 from caraway.graph.specs import Metadata
+from caraway.monitoring.quality.drifting import NAME, OBJECT, RESTS, DatasetDrift, columns_of
+from caraway.monitoring.quality.profiles import FoundInField
 from caraway.objects.folder import ObjectFolder
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import DELAY
-from caraway.quality.drifting import NAME, OBJECT, RESTS, DatasetDrift, columns_of
-from caraway.quality.profiles import FoundInField
 from tests.unit.quality.test_profiling import TYPES, plan
 
 HOUR = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -16,12 +16,12 @@ from caraway.dtypes.types import BOOL, DATE, DATETIME, FLOAT, INT, STRING, DataT
 from caraway.graph.drift import Drift
 from caraway.graph.expectations import NO_EXPECTATIONS
 from caraway.graph.specs import DatasetSpec, FieldSpec, Metadata
+from caraway.monitoring.quality.deltas import Deltas
+from caraway.monitoring.quality.profiling import MOST_PROFILES, RowProfiles, profiled_kinds
 from caraway.plan.model import CheckPlan, Column, RecordSchema, TopicKind, TopicPlan
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import kind_of
 from caraway.profiles.tables import DELAY
-from caraway.quality.deltas import Deltas
-from caraway.quality.profiling import MOST_PROFILES, RowProfiles, profiled_kinds
 from tests.parity.profiling import beyond_bounds, exact_parts, value_of
 
 HOUR_US = 3_600_000_000

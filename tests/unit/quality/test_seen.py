@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from caraway.quality.seen import SeenRecords
+from caraway.monitoring.quality.seen import SeenRecords
 from caraway.topics.blocks import MAX_RECORDS
 from caraway.topics.identity import position_id, position_ids
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caraway.skew.code import may_vary
+from caraway.monitoring.skew.code import may_vary
 
 STEADY = [
     "def f(cls, ts, n): return n + 1",

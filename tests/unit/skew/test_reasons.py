@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from caraway.skew.reasons import NOW_US, Compared, knowledge_us
-from caraway.skew.recomputing import Failure, Question, json_text
-from caraway.skew.sampling import ServedRow
+from caraway.monitoring.skew.reasons import NOW_US, Compared, knowledge_us
+from caraway.monitoring.skew.recomputing import Failure, Question, json_text
+from caraway.monitoring.skew.sampling import ServedRow
 
 HOUR = 3_600_000_000
 

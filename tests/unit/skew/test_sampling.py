@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from caraway.archive.store.tables import ArchiveTable
+from caraway.monitoring.skew.sampling import SPAN, Drawn, draw
 from caraway.served.table import SCHEMA, rows_of, table_of
-from caraway.skew.sampling import SPAN, Drawn, draw
 
 END = 1_000
 

@@ -13,12 +13,12 @@ from msgspec import Meta, Struct
 from caraway.dtypes.instants import iso_instant
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.drift import Drift
+from caraway.monitoring.quality.drifting import columns_of, dataset_window
+from caraway.monitoring.quality.profiles import DatasetProfiles
 from caraway.plan.model import CheckPlan
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import QUANTILES, Profile
-from caraway.quality.drifting import columns_of, dataset_window
-from caraway.quality.profiles import DatasetProfiles
 from caraway.served.drift_reports import Against, ColumnDrift, Window, compared_columns, profiles_of
 from caraway.server.access.limits import Tags
 from caraway.server.handlers.context import ServerContext

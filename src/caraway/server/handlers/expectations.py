@@ -17,10 +17,10 @@ from caraway.errors import UnknownEntityError
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import ExpectationState, Failure, Status
 from caraway.expectations.suite import checks_of
+from caraway.monitoring.quality.counting import is_hidden
+from caraway.monitoring.quality.store import QualityStore, Sample, Total, Windows
+from caraway.monitoring.quality.watching import DAY_HOURS, states_of
 from caraway.plan.model import CheckPlan
-from caraway.quality.counting import is_hidden
-from caraway.quality.store import QualityStore, Sample, Total, Windows
-from caraway.quality.watching import DAY_HOURS, states_of
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Flag, Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response

@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from caraway.expectations.counts import Counts
-from caraway.quality.profiles import FoundInField
+from caraway.monitoring.quality.profiles import FoundInField
 
 NAME = "caraway_expectation_status_counter"
 # Branch, dataset, and the name of the expectation.

@@ -9,6 +9,8 @@ import orjson
 from caraway.archive.store.reading import ArchivedTopics
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import ExtractorError, InvalidInputError, UnknownEntityError
+from caraway.monitoring.skew.history import LaterRecords
+from caraway.monitoring.skew.sampling import ServedRow
 from caraway.offline.engine import OfflineEngine, OfflinePlan
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.narrowing import KeyRecords, NarrowReader
@@ -18,8 +20,6 @@ from caraway.query.catalog import Catalog
 from caraway.query.executor import CompilePython
 from caraway.query.model import LookupStep, PythonStep
 from caraway.served.findings import Finding
-from caraway.skew.history import LaterRecords
-from caraway.skew.sampling import ServedRow
 from caraway.state.plans import Planned
 
 MIB = 1 << 20

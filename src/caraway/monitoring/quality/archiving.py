@@ -16,8 +16,8 @@ from caraway.archive.store.tables import ArchiveTable, ReplacedError
 from caraway.errors import UnavailableError
 from caraway.expectations.counts import NONE, Counts
 from caraway.expectations.suite import checks_of
+from caraway.monitoring.quality.store import QualityStore, Windows
 from caraway.plan.model import CheckPlan
-from caraway.quality.store import QualityStore, Windows
 
 LOG = structlog.get_logger(__name__)
 

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaException
 
 from caraway.erasure.keys import HidesRecord
 from caraway.errors import UnavailableError
+from caraway.monitoring.quality.counting import Counting
+from caraway.monitoring.quality.store import QualityStore
 from caraway.plan.model import CheckPlan, TopicPlan
-from caraway.quality.counting import Counting
-from caraway.quality.store import QualityStore
 from caraway.topics.local_state import remove
 from caraway.topics.positions import TopicEnds
 from caraway.topics.reader import LOST_OFFSET, UNHURRIED, Message, Past, Reading, TopicReader

@@ -15,9 +15,9 @@ from sqlalchemy.dialects.postgresql import insert
 
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import Status
+from caraway.monitoring.quality.profiles import add_profiles
+from caraway.monitoring.quality.profiling import FieldHour
 from caraway.profiles.columns import ColumnProfile
-from caraway.quality.profiles import add_profiles
-from caraway.quality.profiling import FieldHour
 from caraway.state.tables import (
     quality_counts,
     quality_drift,

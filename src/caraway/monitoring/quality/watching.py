@@ -9,8 +9,8 @@ from caraway.alerts.webhook import Webhook
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import ExpectationState, Status, states
 from caraway.expectations.suite import CheckInfo, checks_of
+from caraway.monitoring.quality.store import QualityStore, Total, Windows
 from caraway.plan.model import CheckPlan
-from caraway.quality.store import QualityStore, Total, Windows
 
 NAME = "CarawayExpectationViolated"
 DAY_HOURS = 24.0

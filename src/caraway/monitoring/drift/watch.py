@@ -16,14 +16,14 @@ from caraway.archive.served import ServedErasures
 from caraway.archive.store.model import table_path
 from caraway.archive.store.tables import ArchiveTable
 from caraway.config.settings import Settings
-from caraway.drift_watch.alerting import NAME, OBJECT, drifted
-from caraway.drift_watch.profiling import MAX_ROWS, new_rows, profiles_of
 from caraway.dtypes.instants import to_datetime
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
 from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.wire.graphs import decode_graph
+from caraway.monitoring.drift.alerting import NAME, OBJECT, drifted
+from caraway.monitoring.drift.profiling import MAX_ROWS, new_rows, profiles_of
 from caraway.monitoring.watch import Kind as WatchKind
 from caraway.monitoring.watch import Watch
 from caraway.objects.folder import ObjectFolder

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from caraway.alerts.lasting import LastingAlerts, SentAlert
 from caraway.graph.drift import DEFAULT_DRIFT, Drift
+from caraway.monitoring.quality.profiles import DatasetProfiles, FoundInField
+from caraway.monitoring.quality.profiling import profiled_kinds
 from caraway.plan.model import CheckPlan
 from caraway.profiles.kinds import Kind
-from caraway.quality.profiles import DatasetProfiles, FoundInField
-from caraway.quality.profiling import profiled_kinds
 from caraway.served.drift_reports import Against, ColumnDrift, Window, drift_of, last_hours
 
 NAME = "CarawayFieldDrifted"

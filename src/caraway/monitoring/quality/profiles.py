@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
+from caraway.monitoring.quality.profiling import FieldHour
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
-from caraway.quality.profiling import FieldHour
 from caraway.served.drift import Reference
 from caraway.state.database import Store
 from caraway.state.merged_profiles import merge_profiles, merged

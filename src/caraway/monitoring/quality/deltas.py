@@ -13,8 +13,8 @@ import msgspec
 import structlog
 
 from caraway.errors import InvalidInputError
+from caraway.monitoring.quality.seen import Entry, SeenRecords, digest_of
 from caraway.plan.model import CheckPlan, RecordSchema
-from caraway.quality.seen import Entry, SeenRecords, digest_of
 from caraway.topics.blocks import is_block, split
 from caraway.topics.codec import PUT, Record, RecordCodec
 from caraway.topics.identity import position_id

@@ -28,6 +28,10 @@ from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.functions.confinement.configured import confinement_of
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.graph.wire.graphs import decode_graph
+from caraway.monitoring.skew.history import PlacedTopics
+from caraway.monitoring.skew.reasons import Compared, Place, reasons
+from caraway.monitoring.skew.recomputing import CommitQueries, Failure, Question, json_text, recompute
+from caraway.monitoring.skew.sampling import ServedRow, draw
 from caraway.monitoring.watch import Kind, Watch
 from caraway.offline.reader import SeriesReader
 from caraway.secrets.keyring import open_keyring
@@ -35,10 +39,6 @@ from caraway.secrets.store import SecretStore
 from caraway.served.findings import MISMATCHES, CountKey, Finding, Findings, Sample
 from caraway.served.log import SERVED
 from caraway.served.skew import KEPT_SAMPLES, SkewStore
-from caraway.skew.history import PlacedTopics
-from caraway.skew.reasons import Compared, Place, reasons
-from caraway.skew.recomputing import CommitQueries, Failure, Question, json_text, recompute
-from caraway.skew.sampling import ServedRow, draw
 from caraway.state.announcements import newest_erasure
 from caraway.state.plans import Planned, Plans
 from caraway.state.reader import StateReader

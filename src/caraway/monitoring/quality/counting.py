@@ -13,11 +13,11 @@ from caraway.dtypes.instants import instant_us, to_datetime
 from caraway.erasure.keys import HidesRecord
 from caraway.expectations.counts import ByWindow, Counts, added, by_window
 from caraway.expectations.suite import Checked, CompiledSuite
+from caraway.monitoring.quality.deltas import DeltaReader, Deltas
+from caraway.monitoring.quality.profiling import Mask, RowProfiles
+from caraway.monitoring.quality.seen import SeenRecords
+from caraway.monitoring.quality.store import Findings, Sample, coarse, horizon
 from caraway.plan.model import CheckPlan
-from caraway.quality.deltas import DeltaReader, Deltas
-from caraway.quality.profiling import Mask, RowProfiles
-from caraway.quality.seen import SeenRecords
-from caraway.quality.store import Findings, Sample, coarse, horizon
 from caraway.topics.codec import RecordCodec
 from caraway.topics.local_state import remove
 from caraway.topics.reader import Message
@@ -113,7 +113,7 @@ class Counting:
         Args:
             newest: The start of the newest window that was recorded.
             now: The time. Windows that begin later are only part of the totals.
-            kept_s: Windows that begin so many seconds before the newest one (`caraway.quality.store.horizon`) are only
+            kept_s: Windows that begin so many seconds before the newest one (`store.horizon`) are only
                 part of the totals.
             hides: The check whether a row is erased; samples have no such row.
         """

@@ -25,12 +25,12 @@ from caraway.dtypes.types import (
     base_type,
 )
 from caraway.expectations.counts import HOUR_US
+from caraway.monitoring.quality.deltas import Deltas
 from caraway.plan.model import CheckPlan
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind, kind_of
 from caraway.profiles.sketches import Hashes
 from caraway.profiles.tables import DELAY, hashed
-from caraway.quality.deltas import Deltas
 
 # The profiles that are recorded at the latest when there are so many: each takes some kB of memory.
 MOST_PROFILES = 2_000

@@ -5,7 +5,7 @@ again that has become what it was. So each put is compared with the last one of 
 
 None may be forgotten while the topic is checked: no topic of a dataset forgets its records before the archive has them,
 and a job whose checkpoint is lost begins with the first one and sends all of its results again. So the file grows with
-the topic, and ends with the check (`caraway.quality.follower`). It is kept small instead:
+the topic, and ends with the check (`caraway.monitoring.quality.follower`). It is kept small instead:
 
 * On a topic whose records may be revised there is one entry for each identity, however often its record comes.
 * On all others an identity has one row, so it is enough to know which identities came. Those of source records are

@@ -15,17 +15,17 @@ from caraway.archive.store.past import ArchivedPast
 from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.erasure.requests import ErasureLog, erasure_by
+from caraway.monitoring.quality.archiving import CountsTable, Retention
+from caraway.monitoring.quality.checks import branches_of, checks_of
+from caraway.monitoring.quality.counting import is_hidden
+from caraway.monitoring.quality.drifting import NAME, OBJECT, DatasetDrift
+from caraway.monitoring.quality.follower import QualityFollower
+from caraway.monitoring.quality.profiles import DatasetProfiles
+from caraway.monitoring.quality.store import QualityStore
+from caraway.monitoring.quality.watching import QualityWatch
 from caraway.monitoring.watch import Kind, Watch
 from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import CheckPlan, TopicPlan
-from caraway.quality.archiving import CountsTable, Retention
-from caraway.quality.checks import branches_of, checks_of
-from caraway.quality.counting import is_hidden
-from caraway.quality.drifting import NAME, OBJECT, DatasetDrift
-from caraway.quality.follower import QualityFollower
-from caraway.quality.profiles import DatasetProfiles
-from caraway.quality.store import QualityStore
-from caraway.quality.watching import QualityWatch
 from caraway.secrets.keyring import open_keyring
 from caraway.state.plans import Plans
 from caraway.state.reader import StateReader

@@ -12,12 +12,12 @@ The reasons are tried one after the other. The first one that explains a value i
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from caraway.monitoring.skew.code import may_vary
+from caraway.monitoring.skew.recomputing import CommitQueries, Failure, Question, Recomputed, json_text, recompute
+from caraway.monitoring.skew.sampling import ServedRow
 from caraway.offline.reader import SeriesReader
 from caraway.query.model import PythonStep
 from caraway.served.findings import Finding
-from caraway.skew.code import may_vary
-from caraway.skew.recomputing import CommitQueries, Failure, Question, Recomputed, json_text, recompute
-from caraway.skew.sampling import ServedRow
 
 # How much older than the answer the records in an index are supposed to be, in microseconds. An event is usually in
 # the index within 20 ms; the longest lag is one at which log requests are about to be refused.
