@@ -338,7 +338,7 @@ def test_what_hangs_ends_with_the_server(tmp_path: Path) -> None:
     script.write_text(ORPHANED)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     # If the fork server outlived the server, it would keep the pipe of the output open, and `run` would time out.
-    command, limit = [sys.executable, script], scaled(60)
+    command, limit = [sys.executable, str(script)], scaled(60)
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=limit)
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = [int(pid) for pid in done.stdout.split()]
