@@ -67,7 +67,9 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "tests/unit/ingest/test_requests.py::test_a_flood_of_repeated_requests_takes_no_threads_of_others",
         "tests/unit/ingest/test_requests.py::test_no_header_has_topics_read_for_longer_than_a_day",
     ),
-    "F22 secrets on a command line": ("Spark's settings (`spark.conf`) are on the command line",),
+    "F22 secrets on a command line": (
+        "tests/integration/spark/test_gateway.py::test_no_setting_of_spark_is_in_the_command",
+    ),
     "L1 output of functions": (f"{CONFINED}::test_what_was_printed_into_the_log_cannot_be_overwritten",),
     "L2 a silent caller of the port of secrets": (
         "tests/unit/secrets/test_port.py::test_callers_who_stay_silent_keep_nobody_from_secrets",
@@ -78,8 +80,12 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "L4 a tool that runs code": (
         "tests/unit/mcp/test_serving.py::test_only_the_tool_that_runs_code_is_not_announced_as_one_that_reads",
     ),
-    "L5 folders of others": ("`caraway up --data` trusts the folder",),
-    "L6 a token to whoever listens": ("Commands send `CARAWAY_TOKEN`",),
+    "L5 folders of others": (
+        "tests/unit/stack/test_folder.py::test_a_folder_of_another_user_is_refused_with_the_remedy",
+    ),
+    "L6 a token to whoever listens": (
+        "tests/unit/client/test_discovery.py::test_the_token_of_the_environment_goes_to_nobody_without_an_address",
+    ),
     "L7 lost counts of refusals": (
         "tests/unit/server/test_access.py::test_refusals_that_could_not_be_written_are_written_later",
     ),

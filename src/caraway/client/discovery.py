@@ -87,13 +87,20 @@ def find_server(url: str | None = None, token: str | None = None, data_dir: Path
         data_dir: The data folder of the stack to use.
 
     Raises:
-        UnavailableError: A data folder is named, and no stack runs in it.
+        UnavailableError: A data folder is named, and no stack runs in it, or it is of another user; or CARAWAY_TOKEN is
+            set, but nothing says for which server.
         InvalidInputError: Several stacks run, and neither argument nor environment chooses one.
     """
     named = os.environ.get(URL_VARIABLE)
     wanted = url or named
     stack = _stack_of(wanted, data_dir) if wanted else _only_stack(data_dir)
     found = stack.url if stack else wanted or DEFAULT_URL
+    if token is None and not stack and not wanted and os.environ.get(TOKEN_VARIABLE):
+        # Another user of the machine may listen at the default address, and would get the token.
+        raise UnavailableError(
+            f"{TOKEN_VARIABLE} is set, but no address to send it to, and none of your stacks runs: set {URL_VARIABLE} "
+            f"(such as {DEFAULT_URL}) to the server of the token, or start a stack with `caraway up`"
+        )
     if token is None and (given := os.environ.get(TOKEN_VARIABLE)) and (not named or _same(named, found)):
         token = given
     if token is None:
@@ -157,7 +164,7 @@ def is_running(data_dir: Path) -> bool:
 def _only_stack(data_dir: Path | None) -> RunningStack | None:
     """Return the stack to use if no URL is given; None if none runs."""
     folder, named = _data_folder(data_dir)
-    here = _stack_in(folder, trusted=named)
+    here = _stack_in(folder, named=named)
     if here is not None:
         return here
     if named:
@@ -177,7 +184,7 @@ def _only_stack(data_dir: Path | None) -> RunningStack | None:
 def _stack_of(url: str, data_dir: Path | None) -> RunningStack | None:
     """Return the stack of this user that serves at a URL; None if there is none."""
     folder, named = _data_folder(data_dir)
-    here = _stack_in(folder, trusted=named)
+    here = _stack_in(folder, named=named)
     stacks = [*([here] if here else []), *running_stacks()]
     return next((stack for stack in stacks if _same(stack.url, url)), None)
 
@@ -188,14 +195,23 @@ def _data_folder(data_dir: Path | None) -> tuple[Path, bool]:
     return Path(chosen or DEFAULT_DATA_DIR).expanduser().absolute(), bool(chosen)
 
 
-def _stack_in(data_dir: Path, *, trusted: bool) -> RunningStack | None:
+def _stack_in(data_dir: Path, *, named: bool) -> RunningStack | None:
     """Return the stack that runs in a folder.
 
-    A folder that isn't named by the user is accepted only if it belongs to this user: in a place where everybody may
-    write, such as /tmp, it could lead to a server of another user.
+    A folder is accepted only if it belongs to this user or to root: in a place where everybody may write, such as /tmp,
+    it could lead to a server of another user.
+
+    Raises `UnavailableError` for a folder of another user that the user has named.
     """
     record = data_dir / RECORD
-    if not is_running(data_dir) or not (trusted or _is_ours(record)):
+    if not is_running(data_dir):
+        return None
+    if not (_is_ours(data_dir) and _is_ours(record)):
+        if named:
+            raise UnavailableError(
+                f"the data folder {data_dir} belongs to another user, who could have your token and rows sent to "
+                f"another server: give the URL of the server and a token ({URL_VARIABLE}, {TOKEN_VARIABLE})"
+            )
         return None
     known = _json(record)
     url = known.get("urls", {}).get("server") if isinstance(known.get("urls"), dict) else None
@@ -221,7 +237,7 @@ def _is_ours(file: Path) -> bool:
     if sys.platform == "win32":
         return True
     try:
-        return file.stat().st_uid == os.geteuid()
+        return file.stat().st_uid in {os.geteuid(), 0}
     except OSError:
         return False
 

@@ -5,6 +5,7 @@ From strongest to weakest: arguments of `load_settings`, environment variables (
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 from pathlib import Path
@@ -527,11 +528,21 @@ class Settings(BaseSettings):
         environment = _Environment(settings_cls)
         data_dir = init_settings().get("data_dir") or environment().get("data_dir") or DEFAULT_DATA_DIR
         file = absolute(Path(data_dir)) / FILE_NAME
+        _check_owner(file)
         return init_settings, environment, TomlConfigSettingsSource(settings_cls, toml_file=file)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that make `load_settings` in another process return these settings."""
         return dict(_flat(self.model_dump(mode="json"), ENV_PREFIX))
+
+
+def _check_owner(file: Path) -> None:
+    """Raise `ConfigurationError` for a file of another user, whose settings could run programs as this one."""
+    if sys.platform != "win32" and file.exists() and (owner := file.stat().st_uid) not in {os.geteuid(), 0}:
+        raise ConfigurationError(
+            f"{file} belongs to another user (number {owner}), and its settings could run programs with your rights: "
+            f"choose another data folder (--data, CARAWAY_DATA_DIR), or make the file yours (chown {os.geteuid()})"
+        )
 
 
 def load_settings(data_dir: Path | None = None) -> Settings:

@@ -20,6 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from caraway.children.progress import ProgressTimeout, signs_of
 from caraway.errors import UnavailableError
 from caraway.java.runtime import find_java
+from caraway.private_files import write_whole
 
 # A start fails after this many seconds in which the JVM does next to nothing. A JVM listens after one to three seconds,
 # on a crowded machine after thirty.
@@ -71,17 +72,18 @@ def start_gateway(conf: Mapping[str, str], folder: Path) -> JavaGateway:
 
     Args:
         conf: All of Spark's settings.
-        folder: The folder in which the JVM writes a temporary file with its port and password.
+        folder: The folder of two temporary files: Spark's settings, and the JVM's port and password.
 
     Raises:
         JavaMissingError: There is no Java that Spark runs on.
         UnavailableError: The JVM ended, or took too long.
     """
     java = find_java()
-    connection_file = folder / "gateway"
+    connection_file, properties_file = folder / "gateway", folder / "gateway.properties"
     connection_file.unlink(missing_ok=True)
+    write_whole(properties_file, properties(conf).encode())
     environment = {**os.environ, **gateway_environment(java), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file)}
-    command = [sys.executable, "-I", "-S", "-c", _DEAF_TO_CTRL_C, *gateway_command(java, conf)]
+    command = [sys.executable, "-I", "-S", "-c", _DEAF_TO_CTRL_C, *gateway_command(java, conf, properties_file)]
     process = Popen(command, stdin=subprocess.PIPE, env=environment)
     try:
         _wait_for(connection_file, process)
@@ -92,11 +94,27 @@ def start_gateway(conf: Mapping[str, str], folder: Path) -> JavaGateway:
         raise
     finally:
         connection_file.unlink(missing_ok=True)
+        properties_file.unlink(missing_ok=True)
     return _connect(port, secret, process)
 
 
-def gateway_command(java: Path, conf: Mapping[str, str]) -> list[str]:
-    """Return the command that Spark's launcher would run for `spark-submit pyspark-shell` with this configuration."""
+def properties(conf: Mapping[str, str]) -> str:
+    """Return the text of a file of Java's properties with a configuration."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items())
+
+
+def _escaped(value: str) -> str:
+    text = (
+        value.replace("\\", "\\\\").replace(":", "\\:").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    )
+    return f"\\{text}" if text.startswith(" ") else text
+
+
+def gateway_command(java: Path, conf: Mapping[str, str], properties_file: Path) -> list[str]:
+    """Return the command that Spark's launcher would run for `spark-submit pyspark-shell` with this configuration.
+
+    All users of the machine can read the command, so the configuration itself is in a file.
+    """
     home = spark_home()
     folders = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH"))
     class_path = (
@@ -116,7 +134,10 @@ def gateway_command(java: Path, conf: Mapping[str, str]) -> list[str]:
         *conf.get("spark.driver.extraJavaOptions", "").split(),
         *MODULE_OPTIONS,
         "org.apache.spark.deploy.SparkSubmit",
-        *(argument for name, value in conf.items() for argument in ("--conf", f"{name}={value}")),
+        "--properties-file",
+        str(properties_file),
+        # Spark's own file of defaults goes on to count, where the configuration doesn't set something else.
+        "--load-spark-defaults",
         "pyspark-shell",
     ]
 

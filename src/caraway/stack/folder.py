@@ -75,11 +75,12 @@ class DataFolder:
 
         Raises:
             AlreadyRunningError: Another stack uses the folder.
-            DataFolderError: The folder can't be written, or its disk is full.
+            DataFolderError: The folder is of another user, can't be written, or its disk is full.
         """
         try:
             for folder in (self.path, self.run, self.logs):
                 make_folder(folder)
+                _check_owner(folder)
             self._check_writable()
         except OSError as error:
             raise DataFolderError(_explain(self.path, error)) from error
@@ -127,6 +128,15 @@ class DataFolder:
         free = shutil.disk_usage(self.path).free
         if free < LEAST_FREE_BYTES:
             raise OSError(errno.ENOSPC, f"{free // 2**20} MiB are free, {LEAST_FREE_BYTES // 2**20} MiB are needed")
+
+
+def _check_owner(folder: Path) -> None:
+    owner = folder.stat().st_uid
+    if owner not in {os.geteuid(), 0}:
+        raise DataFolderError(
+            f"{folder} belongs to another user (number {owner}), whose settings and keys would be used.\n"
+            f"Choose a folder that belongs to you with --data, or make this one yours: chown -R {os.geteuid()} {folder}"
+        )
 
 
 def make_private(folder: Path) -> int:

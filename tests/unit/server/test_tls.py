@@ -64,7 +64,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(params=["trusted", "not trusted"])
 def trusted(request: pytest.FixtureRequest, secured: Secured, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Name the authority of the server's certificate in the environment, or none; yield which of them."""
+    """Yield True with the authority of the server in the environment, and False without."""
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     if request.param == "trusted":
         monkeypatch.setenv("SSL_CERT_FILE", str(secured.ca_file))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import load_settings
 from caraway.stack import folder as folder_module
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
 from caraway.stack.folder import DataFolder
@@ -57,3 +59,24 @@ def test_a_folder_that_cannot_be_written(folder: DataFolder, monkeypatch: pytest
     with pytest.raises(DataFolderError, match="can't be written") as caught:
         folder.claim()
     assert "CARAWAY_DATA_DIR" in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
+@pytest.mark.parametrize("part", [".", "run"])
+def test_a_folder_of_another_user_is_refused_with_the_remedy(tmp_path: Path, part: str) -> None:
+    data = tmp_path / "data"
+    (data / part).mkdir(parents=True)
+    os.chown(data / part, 12345, 12345)
+    with pytest.raises(DataFolderError, match=r"belongs to another user(?s:.)*chown"):
+        DataFolder(data).claim()
+    assert not (data / "run" / "token").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
+def test_settings_of_another_user_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "caraway.toml"
+    file.write_text('[spark]\nconf = ["spark.driver.extraJavaOptions=-javaagent:/tmp/evil.jar"]\n')
+    assert load_settings(tmp_path).spark.conf
+    os.chown(file, 12345, 12345)
+    with pytest.raises(ConfigurationError, match=r"belongs to another user.*chown"):
+        load_settings(tmp_path)
