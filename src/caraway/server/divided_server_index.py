@@ -27,7 +27,7 @@ from caraway.server.server_index import ServerIndex
 from caraway.sharding.divided import DividedIndex
 from caraway.sharding.keys import is_divided
 from caraway.sharding.shard import Shard
-from caraway.sharding.shard_calls import ShardClients, ShardServer
+from caraway.sharding.shard_calls import Identity, ShardClients, ShardServer
 from caraway.sharding.shard_owner import ShardOwner
 from caraway.sharding.topics import Topics
 
@@ -67,6 +67,7 @@ class DividedServerIndex(ServerIndex):
         shards of all servers.
 
         Raises:
+            ConfigurationError: The certificate for other servers can't be used.
             ConflictError: Another process has a database open.
             UnavailableError: A folder can't be used, or the address for other servers can't be listened on.
         """
@@ -81,10 +82,11 @@ class DividedServerIndex(ServerIndex):
         self._member = shard_member(engine, member, shards)
         self._topics = Topics(bootstrap_servers)
         index, passes = settings.index, [_pass(key.mac_key) for key in keyring.keys]
-        self._shard_server = ShardServer(lambda: passes, index.host, index.port)
+        identity = Identity.of(index)
+        self._shard_server = ShardServer(lambda: passes, index.host, index.port, identity)
         # A call proves that its sender has the oldest key, the last in the keyring. Servers that haven't been given the
         # newest key yet have the oldest one, so they accept the call, too.
-        self._clients = ShardClients(lambda: passes[-1])
+        self._clients = ShardClients(lambda: passes[-1], identity)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shards")
         self._shard_owner = ShardOwner(
             self._member,

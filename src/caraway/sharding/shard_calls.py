@@ -4,15 +4,19 @@ One call carries all reads of a request.
 """
 
 import hmac
+import ssl
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import grpc
 import msgspec
 
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import IndexSettings
 from caraway.errors import UnavailableError
 from caraway.sharding.messages import TIMEOUT_S, Answer, Ask, decode_answers, decode_asks, encode
 
@@ -41,22 +45,65 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 END_S = 1.0
+# Signs in errors of gRPC that TLS has failed, and the remedy.
+HANDSHAKE = ("handshake", "CERTIFICATE", "certificate", "WRONG_VERSION_NUMBER", "Socket closed", "Connection reset")
+REMEDY = (
+    "; if the servers use TLS, all of them need index.ca_file with one authority, and index.certificate_file of that "
+    "authority for the host of their index.address"
+)
 
 # A function that sends reads to the server at an address. If the server doesn't answer, the future fails with
 # `UnavailableError`.
 Call = Callable[[str, Sequence[Ask]], "Future[list[Answer]]"]
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The certificate by which a server and its peers know each other, both ways.
+
+    Attributes:
+        authority: The authority of all servers' certificates, in PEM.
+        certificate: The certificate of this server, in PEM.
+        key: The key of the certificate, in PEM.
+    """
+
+    authority: bytes
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, index: IndexSettings) -> "Identity | None":
+        """Read the files of the settings; None if servers speak no TLS with each other.
+
+        Raises `ConfigurationError` if a file can't be read, isn't what it should be, or key and certificate differ.
+        """
+        if index.ca_file is None or index.certificate_file is None or index.key_file is None:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=index.ca_file)
+            context.load_cert_chain(index.certificate_file, index.key_file, password="")
+            files = (index.ca_file, index.certificate_file, index.key_file)
+            return cls(*(file.read_bytes() for file in files))
+        except OSError as error:
+            raise ConfigurationError(
+                f"index.ca_file, index.certificate_file and index.key_file: {index.ca_file}, {index.certificate_file} "
+                f"with {index.key_file} can't be used ({error})"
+            ) from error
+
+
 class ShardServer:
     """The gRPC server by which other servers read the shards of this one."""
 
-    def __init__(self, passes: Callable[[], Collection[bytes]], host: str, port: int) -> None:
+    def __init__(
+        self, passes: Callable[[], Collection[bytes]], host: str, port: int, identity: Identity | None = None
+    ) -> None:
         """Listen; nothing is answered before `start`.
 
         Args:
             passes: Returns the proofs that are accepted from callers.
             host: The host to listen on.
             port: The port to listen on; 0 for any free one.
+            identity: The certificate of this server; None: calls come in clear.
 
         Raises:
             UnavailableError: The address can't be listened on.
@@ -69,9 +116,16 @@ class ShardServer:
         self._server = grpc.server(self._threads, options=options)
         host_text = f"[{host}]" if ":" in host else host
         try:
-            self.port: int = self._server.add_insecure_port(f"{host_text}:{port}")
+            self.port: int = self._listen(f"{host_text}:{port}", identity)
         except RuntimeError as error:
             raise UnavailableError(f"index.host, index.port: can't listen on {host}:{port}: {error}") from error
+
+    def _listen(self, address: str, identity: Identity | None) -> int:
+        if identity is None:
+            return int(self._server.add_insecure_port(address))
+        pair = ((identity.key, identity.certificate),)
+        credentials = grpc.ssl_server_credentials(pair, identity.authority, require_client_auth=True)
+        return int(self._server.add_secure_port(address, credentials))
 
     def start(self, answer: Callable[[Ask], Answer]) -> None:
         """Start answering reads, each by `answer`."""
@@ -98,9 +152,20 @@ class ShardServer:
 class ShardClients:
     """Calls other servers. Thread safe."""
 
-    def __init__(self, shown: Callable[[], bytes], *, timeout_s: float = TIMEOUT_S) -> None:
-        """Create a client without channels; `shown` returns the proof that this server belongs to the deployment."""
+    def __init__(
+        self, shown: Callable[[], bytes], identity: Identity | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Create a client without channels.
+
+        Args:
+            shown: Returns the proof that this server belongs to the deployment.
+            identity: The certificate of this server; None: calls go in clear.
+            timeout_s: The most seconds for a call.
+        """
         self._shown = shown
+        self._credentials = identity and grpc.ssl_channel_credentials(
+            identity.authority, identity.key, identity.certificate
+        )
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._channels: dict[str, tuple[Any, Any]] = {}
@@ -131,9 +196,14 @@ class ShardClients:
             with self._lock:
                 known = self._channels.get(address)
                 if known is None:
-                    channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+                    channel = self._channel(address)
                     known = self._channels[address] = channel, channel.unary_unary(f"/{SERVICE}/{METHOD}")
         return known[1]
+
+    def _channel(self, address: str) -> Any:
+        if self._credentials is None:
+            return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
 
 
 def _settle(answers: "Future[list[Answer]]", call: Any, address: str) -> None:
@@ -148,4 +218,7 @@ def _settle(answers: "Future[list[Answer]]", call: Any, address: str) -> None:
 
 
 def _reason(error: Any) -> str:
-    return f"{error.code().name.lower()}, {error.details()}"
+    details = str(error.details())
+    # A server without TLS, or one that refuses the certificate of the caller, only closes the connection.
+    remedy = REMEDY if any(sign in details for sign in HANDSHAKE) else ""
+    return f"{error.code().name.lower()}, {details}{remedy}"

@@ -2,12 +2,16 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import IndexSettings
 from caraway.errors import UnavailableError
 from caraway.sharding.messages import Answer, Ask, Found, Moved, Refused
-from caraway.sharding.shard_calls import ShardClients, ShardServer
+from caraway.sharding.shard_calls import Identity, ShardClients, ShardServer
+from tests.services.certificates import write_certificates
 from tests.timeouts import deadline_in
 
 PASS, OTHER = b"pass", b"other"
@@ -74,3 +78,41 @@ def test_a_server_that_is_gone_is_told_and_found_again() -> None:
 def test_an_address_that_is_taken_is_told(shard_server: ShardServer) -> None:
     with pytest.raises(UnavailableError, match=str(shard_server.port)):
         ShardServer(lambda: [PASS], "127.0.0.1", shard_server.port)
+
+
+def identity(folder: Path, name: str = "servers") -> Identity:
+    ca_file, keystore = folder / f"{name}-ca.pem", folder / f"{name}.pem"
+    write_certificates(ca_file, keystore)
+    found = Identity.of(IndexSettings(ca_file=ca_file, certificate_file=keystore, key_file=keystore))
+    assert found is not None
+    return found
+
+
+def test_servers_read_each_other_by_tls_and_refuse_other_certificates(tmp_path: Path) -> None:
+    ours, others = identity(tmp_path), identity(tmp_path, "others")
+    # A certificate of another authority, of somebody who trusts ours.
+    forged = Identity(ours.authority, others.certificate, others.key)
+    server = ShardServer(lambda: [PASS], "127.0.0.1", 0, ours)
+    server.start(answer)
+    address = f"127.0.0.1:{server.port}"
+    clients = ShardClients(lambda: PASS, ours)
+    assert clients.call(address, [ASK]).result(20) == [answer(ASK)]
+    clients.close()
+    for wrong in (others, forged, None):
+        # All have the right pass, so that only the certificate can be the reason.
+        clients = ShardClients(lambda: PASS, wrong)
+        with pytest.raises(UnavailableError, match=r"index\.ca_file.*index\.certificate_file"):
+            clients.call(address, [ASK]).result(20)
+        clients.close()
+    server.stop()
+
+
+def test_a_certificate_for_other_servers_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    for name in ("servers", "others"):
+        identity(tmp_path, name)
+    files = {"ca_file": tmp_path / "servers-ca.pem", "certificate_file": tmp_path / "servers.pem"}
+    for key in ("others.pem", "missing.pem"):
+        with pytest.raises(ConfigurationError, match=r"index\.key_file.*can't be used"):
+            Identity.of(IndexSettings.model_validate({**files, "key_file": tmp_path / key}))
+    with pytest.raises(ValueError, match=r"index\.certificate_file and index\.ca_file are set together"):
+        IndexSettings.model_validate(files)
