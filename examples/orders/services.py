@@ -50,6 +50,9 @@ class Systems:
             "SHOP_POSTGRES_PASSWORD": str(database.password),
             # The definitions refer to the password, which the server looks up for them only because this lists it.
             "CARAWAY_SECRETS__ENVIRONMENT": '["SHOP_POSTGRES_PASSWORD"]',
+            # The systems are on this machine, and the sink to S3 writes with the server's own identity.
+            "CARAWAY_CONNECTORS__LOOPBACK": "true",
+            "CARAWAY_CONNECTORS__OWN_RIGHTS": '["s3://shop"]',
             "SHOP_KAFKA": self.kafka,
             "AWS_ENDPOINT_URL": self.s3,
             "AWS_ALLOW_HTTP": "true",

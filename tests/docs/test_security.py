@@ -39,11 +39,19 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         f"{FUNCTIONS}/sources/test_calls.py::test_a_function_reaches_no_other_function_of_a_webhook",
     ),
     "F7 branches as limits": (f"{SERVER}/test_access.py::test_a_branch_is_a_limit",),
-    "F8 roles for other clouds": ("A role in a request for an offline query",),
+    "F8 roles for other clouds": (
+        "tests/unit/offline/test_addresses.py::test_a_role_of_aws_opens_no_other_store_with_the_server_s_own_rights",
+        "tests/unit/offline/test_addresses.py::test_only_listed_roles_are_assumed",
+    ),
     "F9 one replica": ("tests/integration/topics/test_secured.py::test_brokers_decide_how_many_replicas_there_are",),
     "F10 exponential patterns": (f"{LIMITS}::test_no_value_takes_exponential_time_or_grows_without_bound",),
     "F11 shared nodes": (f"{LIMITS}::test_a_small_definition_cannot_become_a_large_one",),
-    "F12 network of connectors": ("Connectors use the server's network",),
+    "F12 network of connectors": (
+        f"{SERVER}/test_reach.py::test_no_source_reaches_the_server_s_own_machine",
+        f"{SERVER}/test_reach.py::test_no_source_reaches_a_cloud_s_metadata_service",
+        f"{SERVER}/test_reach.py::test_the_platform_s_own_services_are_no_sources",
+        f"{SERVER}/test_reach.py::test_the_server_s_identity_is_shown_for_no_definition_without_keys",
+    ),
     "F13 tags of definitions": (
         "tests/unit/server/test_definitions.py::test_what_may_not_be_seen_is_neither_listed_nor_described",
     ),
@@ -95,12 +103,14 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "L10 records that indexes skip": ("A record that an index can't apply is skipped",),
     "L11 places that keep erased rows": ("tests/unit/erasure/test_remaining.py::test_the_places_of_every_dataset",),
-    "L12 passwords in definitions": ("A password that is written in a definition",),
+    "L12 passwords in definitions": (
+        "tests/unit/secrets/test_references.py::test_a_password_in_clear_is_warned_of_and_never_shown",
+    ),
     "L13 clones by tags of another commit": ("A clone of a branch is checked by the tags",),
     "L14 root in the containers": (
         "tests/unit/deploy/test_board.py::test_no_container_runs_as_root_or_with_a_password_that_everybody_knows",
     ),
-    "L15 Delta prefixes": ("A prefix of a Delta table with `..`",),
+    "L15 Delta prefixes": (f"{SERVER}/test_reach.py::test_a_prefix_leads_out_of_no_bucket_and_no_folder",),
     "L16 connections held by strangers": ("A stranger who opens connections",),
     "L17 a key that wasn't written": ("tests/faults/test_power.py::test_the_keys_of_secrets_survive",),
     "L18 calls that nobody thought of": (

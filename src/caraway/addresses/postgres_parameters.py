@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from caraway.addresses.names import Parameters, host_and_port, jdbc_params, truth
+from caraway.addresses.reach import pinned
 from caraway.graph.systems import PostgresSystem, Secretish
 
 CONNECT_S = 10
@@ -66,7 +67,8 @@ def connection_parameters(
         settings: Settings of the session.
 
     Raises:
-        UnavailableError: A parameter of the address isn't known, or a secret can't be looked up.
+        UnavailableError: A parameter of the address isn't known, its host isn't or may not be reached, or a secret
+            can't be looked up.
         UnknownEntityError: A secret doesn't exist.
     """
     host, port = host_and_port(endpoints.get(system.name), system.host, system.port)
@@ -76,8 +78,7 @@ def connection_parameters(
     if schema is not None:
         options["search_path"] = ", ".join(quote(name.strip()) for name in str(schema).split(","))
     return {
-        "host": host,
-        "port": port,
+        **pinned(host, port),
         "dbname": system.database,
         "user": resolve(system.username),
         "password": resolve(system.password),

@@ -24,6 +24,7 @@ from pydantic_settings import (
 )
 from typing_extensions import override
 
+from caraway.config.connectors import ConnectorSettings
 from caraway.config.errors import ConfigurationError
 from caraway.config.kafka import KafkaSettings
 from caraway.config.mistakes import DELIMITER as ENV_DELIMITER
@@ -282,6 +283,7 @@ class OfflineSettings(Section):
             as `endpoint_override`. The server opens no connection to other hosts for a request.
         own_rights: Addresses, such as `s3://bucket/training`, below which files of requests are read and written with
             the server's own rights. For all others a request needs access keys or a role.
+        roles: The ARNs of the roles of AWS that the server may assume for requests that name them.
         memory_mb: The memory, in MiB, for the records that a query reads in its own process. A query that needs more
             runs on Spark.
         spark_master: Spark master of these queries, each of which has a session of its own. `local[N,M]` runs N tasks
@@ -300,6 +302,7 @@ class OfflineSettings(Section):
     local_files: bool = False
     endpoints: tuple[str, ...] = ()
     own_rights: tuple[str, ...] = ()
+    roles: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     memory_mb: Annotated[int, Field(ge=1)] = 4096
     spark_master: Annotated[str, AfterValidator(_spark_master)] = "local[*,3]"
     spark_driver_memory: MemorySize = "1g"
@@ -502,6 +505,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
     oidc: OidcSettings = OidcSettings()
+    connectors: ConnectorSettings = ConnectorSettings()
     sources: SourcesSettings = SourcesSettings()
     index: IndexSettings = IndexSettings()
     archive: ArchiveSettings = ArchiveSettings()

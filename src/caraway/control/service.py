@@ -22,7 +22,7 @@ from caraway.graph.validation.graphs import validate
 from caraway.graph.wire.graphs import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import GraphPlan, IngestPlan, SinkPlan, on_branch
 from caraway.plan.planner import plan_graph
-from caraway.secrets.references import LookUp, lacking, secret_references
+from caraway.secrets.references import LookUp, lacking, passwords_in_clear, secret_references
 from caraway.state.allocation import Allocation, Asset, allocate
 from caraway.state.blueprints import Blueprint, apply_generations, blueprints, content_of
 from caraway.state.model import MAIN, Head, NewCommit
@@ -176,7 +176,7 @@ class CommitService:
         _refuse_several_pipelines(after)
         _keep_lineage(before, request, after)
         approve(touched(before, after))
-        warnings = self._check_secrets(before, after)
+        warnings = (*self._check_secrets(before, after), *passwords_in_clear(after, _changed(before, after)))
         self._check_imports(before, after)
         change = self._change(head, before, after)
         share(change)

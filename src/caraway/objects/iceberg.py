@@ -1,11 +1,13 @@
 """Catalogs of Iceberg tables in users' systems, opened by `pyiceberg`, which is an extra."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog, TableResponse
@@ -14,15 +16,20 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import EMPTY_DICT, Properties
+from requests import Session
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from caraway.addresses.limits import is_below, withheld
 from caraway.addresses.names import checked_host
+from caraway.addresses.reach import current, pinned
 from caraway.errors import UnavailableError, shortened
 from caraway.graph.systems import IcebergSystem, Secretish
 
 # The property with the folders of this machine in which files may be, as JSON.
 FOLDERS = "caraway.local-folders"
+# The property with the addresses below which files are read and written with the server's own identity, as JSON.
+OWN_RIGHTS = "caraway.own-rights"
 # The databases that can be catalogs, by SQLAlchemy's names for them, and the libraries that open them.
 DATABASES = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 # The names of all that a REST catalog may say about itself, and about the files of its tables. Others that `pyiceberg`
@@ -41,6 +48,14 @@ FILES_SAY = frozenset(
 SCHEMES = frozenset({"file", "s3", "s3a", "s3n", "oss", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs"})
 # The names of Azure's accounts. The name is a part of an address, so another text could make another host of it.
 ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
+# The properties that give access to files, by the kind of their addresses.
+_S3_ACCESS = ("s3.access-key-id",)
+_GOOGLE_ACCESS, _AZURE_ACCESS = ("gcs.oauth2.token",), ("adls.account-key", "adls.sas-token", "adls.client-secret")
+CREDENTIALS = {
+    **dict.fromkeys(("s3", "s3a", "s3n", "oss"), _S3_ACCESS),
+    **dict.fromkeys(("gs", "gcs"), _GOOGLE_ACCESS),
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), _AZURE_ACCESS),
+}
 # The seconds for which a request to S3 is awaited.
 CONNECT_S, REQUEST_S = 10.0, 60.0
 # The most characters of a library's error that are shown.
@@ -73,6 +88,13 @@ class GuardedFiles(PyArrowFileIO):
             raise UnavailableError(f"{location} isn't read: {scheme} is none of {', '.join(sorted(SCHEMES))}")
         if scheme == "file":
             check_local(path, json.loads(str(self.properties.get(FOLDERS, "[]"))), location)
+            return
+        # Without credentials of the definition or the catalog, the library takes the server's own identity.
+        own = self.properties.get(OWN_RIGHTS)
+        if own is not None and not any(self.properties.get(name) for name in CREDENTIALS[scheme]):
+            address = _own_address(location)
+            if ".." in address.split("/") or not is_below(address, json.loads(str(own))):
+                raise UnavailableError(withheld("Iceberg", address))
 
 
 class _Files(Catalog):
@@ -92,6 +114,15 @@ class _DatabaseCatalog(_Files, SqlCatalog):
 
 class _RestCatalog(_Files, RestCatalog):
     """A catalog behind HTTP, of whose answers only what is known to be harmless has an effect."""
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        # The passwords of ~/.netrc and the proxies of the server's environment aren't for whatever a catalog redirects
+        # to. Its certificate authorities are.
+        session.trust_env = False
+        if session.verify is True:
+            session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
+        return session
 
     def _fetch_config(self) -> None:
         own = self.properties
@@ -123,6 +154,17 @@ def _said(answer: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
     return said
 
 
+def _own_address(location: str) -> str:
+    """Return the address of a file as the setting `connectors.own_rights` writes it."""
+    parts = urlsplit(location)
+    if parts.scheme in {"s3", "s3a", "s3n", "oss"}:
+        return f"s3://{parts.netloc}{parts.path}"
+    if parts.scheme in {"gs", "gcs"}:
+        return f"gs://{parts.netloc}{parts.path}"
+    container, _, host = parts.netloc.partition("@")
+    return f"az://{host.partition('.')[0]}/{container}{parts.path}"
+
+
 def check_local(path: str, folders: Sequence[str], shown: str) -> None:
     """Raise `UnavailableError` unless a file of this machine is in one of some folders, links resolved."""
     found = Path(path).resolve()
@@ -148,11 +190,12 @@ def open_catalog(
         UnavailableError: The catalog doesn't answer or refuses, or its address can't be.
         UnknownEntityError: A secret doesn't exist.
     """
-    uri = resolve(system.uri)
+    uri, hold = resolve(system.uri), current()
     properties: dict[str, str] = {
         "uri": uri,
         "py-io-impl": f"{GuardedFiles.__module__}.{GuardedFiles.__name__}",
         FOLDERS: json.dumps(list(local_folders)),
+        **({} if hold is None or hold.own_rights is None else {OWN_RIGHTS: json.dumps(hold.own_rights)}),
         "s3.connect-timeout": str(CONNECT_S),
         "s3.request-timeout": str(REQUEST_S),
         # Nothing is made in the database of a user: whoever has tables there has made it a catalog.
@@ -205,6 +248,10 @@ def _database(system: IcebergSystem, uri: str, local_folders: Sequence[str]) -> 
         # Without them, libraries take those of the server's environment and files.
         raise UnavailableError(f"{where}: uri needs a user and a password, as {kind}://user:password@host/database")
     place = url.set(drivername=f"{kind}+{DATABASES[kind]}", host=checked_host(url.host or ""))
+    if kind == "postgresql" and "," not in (place.host or ""):
+        addresses = str(pinned(place.host or "", place.port or 5432).get("hostaddr", "")).split(",")
+        if addresses[0]:
+            place = place.update_query_dict({"hostaddr": addresses[0]})
     return place.render_as_string(hide_password=False)
 
 

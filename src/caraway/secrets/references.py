@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.functions import PythonFunction, parts_of
 from caraway.graph.specs import Graph, PythonExtractor
-from caraway.graph.systems import SecretRef
+from caraway.graph.systems import IcebergSystem, KafkaSystem, S3System, SchemaRegistry, SecretRef, System
 
 # Finds uses of `lib.secrets` in code; a secret whose name is computed can't be found this way.
 ASKS = re.compile(r"""\bsecrets\s*\.\s*get\(\s*(["'])([^"'\\]+)\1\s*\)""")
 STORE = "store:"
+
+# The settings of systems and registries that are passwords, and their names for authors, where these are others.
+_PASSWORDS = ("password", "secret_access_key", "account_key", "service_account_key", "credential", "token")
+_WRITTEN = {
+    (KafkaSystem, "password"): "sasl_plain_password",
+    (S3System, "secret_access_key"): "aws_secret_access_key",
+    (IcebergSystem, "secret_access_key"): "aws_secret_access_key",
+}
+# An address with a password.
+_LOGIN = re.compile(r"[a-z0-9+.\-]+://[^/?#@]*:[^/?#]+@", re.IGNORECASE)
 
 # Returns the value of a secret, or raises the errors of `caraway.secrets.resolver.Resolver.resolve`.
 LookUp = Callable[[SecretRef], object]
@@ -70,6 +80,37 @@ def lacking(
         except UnavailableError as error:
             warnings.append(f"secret not found out: {reference.where}: {error}")
     return faults, warnings
+
+
+def passwords_in_clear(graph: Graph, changed: Collection[str]) -> list[str]:
+    """Return a line for each password that a definition which is new or `changed` has as plain text."""
+    lines: dict[str, None] = {}
+    for dataset in graph.datasets:
+        if dataset.name not in changed:
+            continue
+        parts: list[tuple[str, object]] = [(f"source {each.connector.identifier}", each) for each in dataset.sources]
+        parts += [(f"sink {each.connector.identifier}", each) for each in dataset.sinks]
+        for part, spec in parts:
+            for name in _in_clear(spec):
+                lines[
+                    f"password in clear: dataset {dataset.name}, {part}: {name} is written in the definition, which "
+                    "commits keep and show; keep the value by `caraway secrets set NAME`, write "
+                    'Secret(arn="store:NAME") in its place, and change the password'
+                ] = None
+    return list(lines)
+
+
+def _in_clear(spec: object) -> Iterator[str]:
+    """Yield the names, as authors write them, of the settings of a part that are passwords in plain text."""
+    for part in parts_of(spec):
+        if not isinstance(part, System | SchemaRegistry):
+            continue
+        for name in _PASSWORDS:
+            if isinstance(value := getattr(part, name, None), str) and value:
+                yield _WRITTEN.get((type(part), name), name)
+        for name in ("uri", "url", "host"):
+            if isinstance(value := getattr(part, name, None), str) and _LOGIN.match(value):
+                yield "the login in url (give username and password)" if name == "url" else f"the password in {name}"
 
 
 def _references(entity: str, where: str, spec: object) -> Iterator[SecretReference]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from prometheus_client import REGISTRY, generate_latest
 
+from caraway.addresses.limits import limits_of
 from caraway.archive.reports import ArchiveReports
 from caraway.children.forking import ForkServer
 from caraway.config.certificates import warning_of
@@ -268,6 +269,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             whole=settings.index.shards is None,
         ),
     )
+    limits = limits_of(settings)
     sources = Sources(
         servers,
         engine,
@@ -278,8 +280,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         settings=settings.sources,
         objects_url=settings.objects_url,
         is_late=backpressure.is_late,
+        limits=limits,
     )
-    trials = SourceTrials(sources.context, source_functions(settings, secrets), resolve)
+    trials = SourceTrials(sources.context, source_functions(settings, secrets), resolve, limits)
 
     sinks = Sinks(
         servers,
@@ -290,6 +293,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         erased=erased,
         sign_in=SignIn(resolve=resolve, ca_file=settings.sources.ca_file, endpoints=settings.sources.endpoints),
         product=settings.sinks.names,
+        limits=limits,
     )
 
     def follow(needed: Needed) -> None:
@@ -379,7 +383,10 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         newest=newest,
         offline_memory_mb=settings.offline.memory_mb,
         offline_places=AllowedPlaces(
-            settings.offline.local_files, settings.offline.endpoints, settings.offline.own_rights
+            settings.offline.local_files,
+            settings.offline.endpoints,
+            settings.offline.own_rights,
+            settings.offline.roles,
         ),
         objects=objects,
         offline_queries=offline_queries,

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from caraway.addresses.reach import opened
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import KafkaConnector
 from caraway.graph.systems import KafkaSystem
@@ -62,19 +63,14 @@ class KafkaWriter:
         self._problem = _Problem()
         self._settings = {**_settings_of(connector, writing.sign_in), "error_cb": self._problem.note}
         self._where = place_of(_system_of(connector))
+        self._servers = _system_of(connector).bootstrap_servers
         self._group = f"caraway-{writing.name}"
         try:
             self._producer, self._transactional = self._connected()
             # It reads nothing: it only belongs to the group whose offsets the transactions commit.
-            self._consumer = Consumer(
-                {
-                    **self._settings,
-                    "group.id": self._group,
-                    "enable.auto.commit": False,
-                    "isolation.level": "read_committed",
-                },
-                logger=kafka_logger(),
-            )
+            consuming = {"group.id": self._group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+            config = {**self._settings, **consuming}
+            self._consumer = opened(lambda: Consumer(config, logger=kafka_logger()), self._servers)
         except KafkaException as error:
             raise self._unavailable(error) from None
 
@@ -206,7 +202,7 @@ class KafkaWriter:
             "message.timeout.ms": int(DELIVERY_S * 1000),
         }
         transactions = {"transactional.id": self._group, "transaction.timeout.ms": int(TRANSACTION_S * 1000)}
-        producer = Producer(config | transactions, logger=kafka_logger())
+        producer = opened(lambda: Producer(config | transactions, logger=kafka_logger()), self._servers)
         try:
             # This ends a transaction that an earlier owner has left, and refuses further ones of it.
             producer.init_transactions(ANSWER_S)
@@ -216,7 +212,8 @@ class KafkaWriter:
                 raise
             # Without transactions, a request that the broker refuses can't be undone. So each has one change, and the
             # broker refuses no others with it, which would come behind later changes of their keys.
-            return Producer(config | {"batch.num.messages": 1}, logger=kafka_logger()), False
+            single = config | {"batch.num.messages": 1}
+            return opened(lambda: Producer(single, logger=kafka_logger()), self._servers), False
         return producer, True
 
     def _unavailable(self, error: KafkaException) -> UnavailableError:
@@ -263,7 +260,8 @@ def check(plan: SinkPlan, sign_in: SignIn) -> None:
     where, settings = place_of(_system_of(connector)), _settings_of(connector, sign_in)
     problem = _Problem()
     try:
-        producer = Producer({**settings, "error_cb": problem.note}, logger=kafka_logger())
+        config = {**settings, "error_cb": problem.note}
+        producer = opened(lambda: Producer(config, logger=kafka_logger()), _system_of(connector).bootstrap_servers)
         try:
             topics = producer.list_topics(connector.topic, timeout=ANSWER_S).topics
         finally:

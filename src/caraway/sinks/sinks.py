@@ -11,6 +11,7 @@ from typing import cast
 
 import sqlalchemy as sa
 
+from caraway.addresses.limits import UNLIMITED, ConnectorLimits, Holder
 from caraway.archive.store.past import ArchivedPast
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.cluster.members import WRITERS
@@ -93,6 +94,7 @@ class Sinks:
         erased: ErasedKeys,
         sign_in: SignIn,
         product: Product = "caraway",
+        limits: ConnectorLimits = UNLIMITED,
     ) -> None:
         """Prepare; nothing is written before `start`.
 
@@ -105,7 +107,9 @@ class Sinks:
             erased: The erased keys.
             sign_in: How to connect to systems.
             product: The name of the platform in what sinks write.
+            limits: The limits of sinks.
         """
+        self._limits = limits
         self._bootstrap_servers = bootstrap_servers
         self._engine = engine
         self._member = member
@@ -157,7 +161,8 @@ class Sinks:
         """
         module = plan.sink.connector.writer.partition(":")[0]
         secrets = HiddenSecrets(self._sign_in.resolve)
-        with secrets.hidden():
+        hold = self._limits.hold(plan.sink.connector, writes=True)
+        with secrets.hidden(), hold():
             cast("Check", resolve_name(f"{module}:check"))(plan, replace(self._sign_in, resolve=secrets))
 
     def forget(self, gone: Collection[str]) -> None:
@@ -191,7 +196,8 @@ class Sinks:
         if self._letters is None:
             self._letters = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S)
         secrets = HiddenSecrets(self._sign_in.resolve)
-        running = _Running(plan, self._worker(name, plan, self._letters, secrets), secrets)
+        hold = Holder(self._limits, plan.sink.connector, writes=True)
+        running = _Running(plan, self._worker(name, plan, self._letters, secrets), secrets, hold)
         running.work.start()
         return running
 
@@ -239,8 +245,9 @@ class Sinks:
 class _Running:
     """A sink that is being written."""
 
-    def __init__(self, plan: SinkPlan, worker: SinkWorker, secrets: HiddenSecrets) -> None:
+    def __init__(self, plan: SinkPlan, worker: SinkWorker, secrets: HiddenSecrets, hold: Holder) -> None:
         self.plan = plan
+        self._hold = hold
         self._secrets = secrets
         self._worker = worker
         self._owned = False
@@ -275,7 +282,7 @@ class _Running:
         )
 
     def _run(self) -> None:
-        with self._secrets.hidden():
+        with self._secrets.hidden(), self._hold():
             self._owned = self._worker.step()
 
     def _pause_s(self) -> float:

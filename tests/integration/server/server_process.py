@@ -18,6 +18,7 @@ import orjson
 from confluent_kafka import Consumer, TopicPartition
 
 from caraway.children.forking import Forked
+from caraway.config.connectors import ConnectorSettings
 from caraway.config.kafka import KafkaSettings
 from caraway.config.oidc import OidcSettings
 from caraway.config.settings import (
@@ -51,6 +52,15 @@ TIMEOUT_S = 120.0
 SLICE_S = 0.02
 
 
+# The systems of tests are on this machine, and share the platform's Kafka and Postgres.
+OPEN = ConnectorSettings(
+    loopback=True,
+    own_services=True,
+    own_rights=("s3://", "gs://", "az://"),
+    roles=("arn:aws:iam::123456789012:role/reader",),
+)
+
+
 class ServerProcess:
     """`python -m caraway.server` on a free port."""
 
@@ -77,6 +87,7 @@ class ServerProcess:
         sources: SourcesSettings | None = None,
         oidc: OidcSettings | None = None,
         port: int | None = None,
+        connectors: ConnectorSettings | None = None,
         cold: bool = False,
     ) -> None:
         # A process that is started by its command shares no memory with others, so that its own can be measured.
@@ -89,6 +100,7 @@ class ServerProcess:
             offline=offline or OfflineSettings(),
             sources=sources or SourcesSettings(),
             oidc=oidc or OidcSettings(),
+            connectors=connectors or OPEN,
             # All tests share the topic of served features, so each server would start processes to look at them.
             skew=skew or SkewSettings(enabled=False),
             drift=drift or DriftSettings(enabled=False),

@@ -125,9 +125,9 @@ def evil() -> Iterator[Heard]:
         yield heard
 
 
-def rows_of(connector: connectors.DataConnector, **more: Any) -> Dataset:
+def rows_of(connector: connectors.DataConnector, cdc: Any = "append", **more: Any) -> Dataset:
     @meta(owner="mallory@example.com")
-    @source(connector, disorder="1d", cdc="append", **more)
+    @source(connector, disorder="1d", cdc=cdc, **more)
     @dataset
     class Loot:
         pot: int

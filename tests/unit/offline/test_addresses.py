@@ -10,7 +10,7 @@ SOME = AllowedPlaces(local=True, endpoints=("minio:9000",), own_rights=("s3://ou
 
 
 @pytest.mark.parametrize(
-    ("url", "has_rights", "told"),
+    ("url", "has_keys", "told"),
     [
         ("s3://bucket/p", False, r"offline\.own_rights"),
         ("s3://bucket/p?endpoint_override=10.0.0.1:80", True, r"offline\.endpoints"),
@@ -33,14 +33,14 @@ SOME = AllowedPlaces(local=True, endpoints=("minio:9000",), own_rights=("s3://ou
         ("s3://b[/p", True, "no address"),
     ],
 )
-def test_an_address_is_refused(url: str, has_rights: bool, told: str) -> None:
+def test_an_address_is_refused(url: str, has_keys: bool, told: str) -> None:
     with pytest.raises(InvalidInputError, match=told) as caught:
-        NONE.check(url, has_rights=has_rights)
+        NONE.check(url, has_keys=has_keys)
     assert "secret@" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("url", "has_rights"),
+    ("url", "has_keys"),
     [
         ("s3://bucket/p?region=eu-central-1", True),
         ("s3://bucket/p?endpoint_override=minio:9000&scheme=http&region=r", True),
@@ -51,11 +51,26 @@ def test_an_address_is_refused(url: str, has_rights: bool, told: str) -> None:
         ("file:///data/p", False),
     ],
 )
-def test_an_address_is_allowed(url: str, has_rights: bool) -> None:
-    SOME.check(url, has_rights=has_rights)
+def test_an_address_is_allowed(url: str, has_keys: bool) -> None:
+    SOME.check(url, has_keys=has_keys)
 
 
 @pytest.mark.parametrize("url", ["s3://ours/training2/p", "s3://ours", "gs://lakes/p", "s3://lake/p"])
 def test_own_rights_end_at_their_folder(url: str) -> None:
     with pytest.raises(InvalidInputError, match=r"offline\.own_rights"):
-        SOME.check(url, has_rights=False)
+        SOME.check(url, has_keys=False)
+
+
+ROLE = "arn:aws:iam::123456789012:role/reader"
+
+
+@pytest.mark.parametrize("url", ["gs://private/p", "abfss://c@account.dfs.core.windows.net/p"])
+def test_a_role_of_aws_opens_no_other_store_with_the_server_s_own_rights(url: str) -> None:
+    with pytest.raises(InvalidInputError, match="role_arn is a role of AWS"):
+        AllowedPlaces(roles=(ROLE,)).check(url, has_keys=False, role=ROLE)
+
+
+def test_only_listed_roles_are_assumed() -> None:
+    with pytest.raises(InvalidInputError, match=r"offline\.roles"):
+        SOME.check("s3://ours/training/p", has_keys=False, role=ROLE)
+    AllowedPlaces(roles=(ROLE,)).check("s3://private/p", has_keys=False, role=ROLE)

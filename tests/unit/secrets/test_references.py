@@ -6,14 +6,22 @@ import pytest
 
 from caraway.control.service import CommitService
 from caraway.errors import CommitError, UnavailableError, UnknownEntityError
-from caraway.graph.connectors import TableConnector
+from caraway.graph.connectors import Connector, IcebergConnector, KafkaConnector, S3Connector, TableConnector
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import FilterFunction, Input
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph
-from caraway.graph.systems import PostgresSystem, SecretRef
+from caraway.graph.systems import (
+    IcebergSystem,
+    KafkaSystem,
+    PostgresSystem,
+    RegistryFormat,
+    S3System,
+    SchemaRegistry,
+    SecretRef,
+)
 from caraway.graph.wire.graphs import CommitRequest
-from caraway.secrets.references import lacking, secret_references
+from caraway.secrets.references import lacking, passwords_in_clear, secret_references
 from tests.unit.control.graphs import clicks, shopper, spend, users
 from tests.unit.control.test_service import World
 
@@ -22,6 +30,14 @@ SYSTEM = PostgresSystem(
     name="db", host="h", port=5432, database="d", username=SecretRef(arn="env:USER"), password=PASSWORD
 )
 TABLE = TableConnector(system=SYSTEM, table="orders", cursor="at")
+KAFKA = KafkaSystem(
+    name="k",
+    bootstrap_servers="a:9092",
+    security_protocol="SASL_SSL",
+    sasl_mechanism="PLAIN",
+    username="me",
+    password="pw",
+)
 SIGNING = 'lambda df: df["user"] == secrets.get("salt") or secrets . get( \'pepper\' )'
 CODE = 'return secrets.get("salt") + secrets.get(name) + secrets.get("salt")'
 
@@ -81,6 +97,45 @@ def test_what_cannot_work_is_a_fault_and_the_rest_is_reported() -> None:
         "secret missing: dataset Spend, pipeline sum_up: there is no secret store:more",
     ]
     assert len(lacking(secret_references(graph), look_up, set())[1]) == len(told) + 1
+
+
+def sold_to(connector: Connector, name: str = "Orders") -> DatasetSpec:
+    return replace(users(), name=name, sources=(SourceSpec(connector=connector, disorder_us=0, cdc=Cdc.UPSERT),))
+
+
+REGISTRY = SchemaRegistry(format=RegistryFormat.AVRO, registry="confluent", url="https://me:pw@registry")
+LAKE = S3System(name="s", access_key_id="me", secret_access_key="pw")
+IN_CLEAR = [
+    (replace(TABLE, system=replace(SYSTEM, password="pw")), "password"),
+    (KafkaConnector(system=KAFKA, topic="t"), "sasl_plain_password"),
+    (KafkaConnector(system=replace(KAFKA, password=None), topic="t", format=REGISTRY), "the login in url"),
+    (
+        S3Connector(system=LAKE, bucket="b", prefix="p", format="json"),
+        "aws_secret",
+    ),
+    (IcebergConnector(system=IcebergSystem(name="i", uri="mysql://me:pw@h/d"), table="a.b"), "password in uri"),
+]
+
+
+@pytest.mark.parametrize("preview", [False, True])
+@pytest.mark.parametrize(("connector", "field"), IN_CLEAR)
+def test_a_password_in_clear_is_warned_of_and_never_shown(connector: Connector, field: str, preview: bool) -> None:
+    world = World()
+    service = CommitService(world, world, world, look_up=lambda _: "there")
+    request = CommitRequest(message="", graph=Graph(datasets=(sold_to(connector),)), preview=preview)
+    (told,) = [line for line in service.commit(request).summary if "password in clear" in line]
+    assert "dataset Orders, source [" in told
+    assert field in told
+    assert "caraway secrets set" in told
+    assert "pw" not in told
+    if not preview:
+        assert "password in clear" not in str(service.commit(request).summary)
+
+
+def test_secrets_and_empty_passwords_are_not_in_clear() -> None:
+    open_to_all = replace(SYSTEM, username="", password="")
+    graph = Graph(datasets=(from_table(), sold_to(replace(TABLE, system=open_to_all), "Open")))
+    assert passwords_in_clear(graph, {"Orders", "Open"}) == []
 
 
 @pytest.mark.parametrize("preview", [False, True])

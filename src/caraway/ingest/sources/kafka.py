@@ -7,6 +7,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import TopicMetadata
 
+from caraway.addresses.reach import opened
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import KafkaConnector
 from caraway.graph.systems import KafkaSystem
@@ -75,7 +76,7 @@ class KafkaReader:
         }
         self._decoder = decoder_of(connector.format, context.resolve, ca_file=context.ca_file)
         try:
-            self._consumer = Consumer(config, logger=kafka_logger())
+            self._consumer = opened(lambda: Consumer(config, logger=kafka_logger()), system.bootstrap_servers)
         except KafkaException as error:
             raise UnavailableError(f"{self._where}: {text_of(error)}") from None
         self._error, self._is_refused = "", False

@@ -12,6 +12,7 @@ from typing import cast
 
 import structlog
 
+from caraway.addresses.limits import UNLIMITED, ConnectorLimits
 from caraway.config.settings import SourcesSettings
 from caraway.errors import CarawayError
 from caraway.graph.specs import DatasetSpec, Graph
@@ -32,14 +33,22 @@ def definition_of(plan: IngestPlan) -> bytes:
 class SourceRemoval:
     """Removes sources, in a thread of its own, since systems may take long to answer."""
 
-    def __init__(self, positions: SourcePositions, resolve: Resolve, settings: SourcesSettings) -> None:
+    def __init__(
+        self,
+        positions: SourcePositions,
+        resolve: Resolve,
+        settings: SourcesSettings,
+        limits: ConnectorLimits = UNLIMITED,
+    ) -> None:
         """Prepare.
 
         Args:
             positions: The positions and items of sources.
             resolve: Returns the values of secrets.
             settings: The settings of sources.
+            limits: The limits of sources.
         """
+        self._limits = limits
         self._positions = positions
         self._resolve = resolve
         self._settings = settings
@@ -84,7 +93,9 @@ class SourceRemoval:
                 endpoints=self._settings.endpoints,
                 local_folders=self._settings.local_folders,
             )
-            forget(source.connector, context, checkpoint.position)
+            hold = self._limits.hold(source.connector)
+            with hold():
+                forget(source.connector, context, checkpoint.position)
         except CarawayError as error:
             LOG.warning(
                 "what a source that is gone has left in its system couldn't be removed yet",

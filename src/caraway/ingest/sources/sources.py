@@ -9,6 +9,7 @@ from typing import cast
 
 import sqlalchemy as sa
 
+from caraway.addresses.limits import UNLIMITED, ConnectorLimits, Holder
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.cluster.members import READERS
 from caraway.cluster.shares import Shares
@@ -112,6 +113,7 @@ class Sources:
         settings: SourcesSettings,
         objects_url: str,
         is_late: Callable[[str], bool] = lambda _: False,
+        limits: ConnectorLimits = UNLIMITED,
     ) -> None:
         """Prepare; nothing is read before `start`.
 
@@ -125,7 +127,9 @@ class Sources:
             settings: The settings of sources.
             objects_url: The object store, which has the archive.
             is_late: Returns whether what is computed from the rows of a topic is too far behind.
+            limits: The limits of sources.
         """
+        self._limits = limits
         self._bootstrap_servers = bootstrap_servers
         self._engine = engine
         self._member = member
@@ -140,7 +144,7 @@ class Sources:
         self.positions = SourcePositions(engine)
         self.receipts = Receipts(self.positions, name_of)
         """Notes of rows that come to bounded webhooks."""
-        self.removal = SourceRemoval(self.positions, resolve, settings)
+        self.removal = SourceRemoval(self.positions, resolve, settings, limits)
         """Removes sources that are gone for good."""
         self._topics = SourceTopics(bootstrap_servers)
         self._shares = Shares(engine, READERS, member)
@@ -231,7 +235,8 @@ class Sources:
             erased=self._erased,
             is_late=lambda: self._is_late(target.topic),
         )
-        running = _Running(plan, target, worker, writer=writer, functions=functions, secrets=secrets)
+        hold = Holder(self._limits, connector)
+        running = _Running(plan, target, worker, writer=writer, functions=functions, secrets=secrets, hold=hold)
         running.work.start()
         return running
 
@@ -248,8 +253,10 @@ class _Running:
         writer: TopicWriter,
         functions: FunctionCalls,
         secrets: HiddenSecrets,
+        hold: Holder,
     ) -> None:
         self.plan = plan
+        self._hold = hold
         self._secrets = secrets
         self._target = target
         self._worker = worker
@@ -285,7 +292,7 @@ class _Running:
         )
 
     def _run(self) -> None:
-        with self._secrets.hidden():
+        with self._secrets.hidden(), self._hold():
             self._owned = self._worker.step()
 
     def _pause_s(self) -> float:
@@ -295,7 +302,8 @@ class _Running:
     def _finish(self) -> None:
         self._functions.stop()
         try:
-            self._worker.stop()
+            with self._hold():
+                self._worker.stop()
         finally:
             self._writer.close(STOP_S)
 

@@ -9,6 +9,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import cast
 
+from caraway.addresses.limits import UNLIMITED, ConnectorLimits
 from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import to_json
 from caraway.errors import CarawayError, shortened
@@ -76,6 +77,7 @@ class SourceTrials:
         context: Callable[[str, IngestPlan, Target, Resolve], SourceContext],
         functions: Callable[[], FunctionCalls],
         resolve: Resolve,
+        limits: ConnectorLimits = UNLIMITED,
     ) -> None:
         """Prepare.
 
@@ -83,7 +85,9 @@ class SourceTrials:
             context: Returns the context of a source for its reader, given the name of the source.
             functions: Makes a process for users' functions.
             resolve: Returns the values of secrets.
+            limits: The limits of sources.
         """
+        self._limits = limits
         self._context = context
         self._resolve = resolve
         self._functions = functions
@@ -117,7 +121,8 @@ class SourceTrials:
             target = Target(plan, functions)
             context = self._context(f"trial.{plan.topic.name}", plan, target, secrets)
             open_reader = cast("OpenReader", resolve_name(connector.reader_class))
-            with closing(open_reader(connector, context)) as reader:
+            hold = self._limits.hold(connector)
+            with hold(), closing(open_reader(connector, context)) as reader:
                 batch = reader.peek(max(rows, 1))
             tried = tuple(_tried(target, batch, min(rows, len(batch.rows))))
         except CarawayError as error:

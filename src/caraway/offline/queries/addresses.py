@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from caraway.addresses.limits import is_below
 from caraway.errors import InvalidInputError
 
 S3, GOOGLE, AZURE, LOCAL = ("s3",), ("gs", "gcs"), ("abfs", "abfss"), ("file",)
@@ -26,18 +27,21 @@ class AllowedPlaces:
         local: True if files of this machine may be used.
         endpoints: Host and port of stores beside those of the clouds, such as one's own MinIO.
         own_rights: Addresses below which files are used with the server's own rights.
+        roles: The ARNs of the roles of AWS that the server may assume for a request.
     """
 
     local: bool = False
     endpoints: Sequence[str] = ()
     own_rights: Sequence[str] = ()
+    roles: Sequence[str] = ()
 
-    def check(self, url: str, *, has_rights: bool) -> None:
+    def check(self, url: str, *, has_keys: bool, role: str | None = None) -> None:
         """Check an address.
 
         Args:
             url: The address of a folder or a file.
-            has_rights: True if the request has access keys or a role of its own.
+            has_keys: True if the request has access keys of its own.
+            role: The ARN of the role of AWS that the request names.
 
         Raises `InvalidInputError` if a request may not name it.
         """
@@ -59,7 +63,16 @@ class AllowedPlaces:
                 )
             return
         self._check_server(address, shown)
-        if not has_rights and not self._is_own(url):
+        if role is not None:
+            # The libraries of other stores would disregard the role, and use the server's own rights.
+            if address.scheme not in S3:
+                raise InvalidInputError(f"{shown}: role_arn is a role of AWS, for s3:// only; leave it out")
+            if role not in self.roles:
+                raise InvalidInputError(
+                    f"{shown}: the server assumes the role {role[:MAX_SHOWN]} only if its setting offline.roles has it"
+                )
+            return
+        if not has_keys and not self._is_own(url):
             raise InvalidInputError(
                 f"{shown}: the request has neither access keys nor a role for it. The server's own rights are used "
                 "only for addresses below those of its setting offline.own_rights"
@@ -85,8 +98,7 @@ class AllowedPlaces:
             raise InvalidInputError(f"{shown}: the parameter {others[0][:MAX_SHOWN]!r} isn't known; {_REGION} is")
 
     def _is_own(self, url: str) -> bool:
-        plain = _split(url)._replace(query="", fragment="").geturl().rstrip("/")
-        return any(plain == own or plain.startswith(f"{own}/") for own in (own.rstrip("/") for own in self.own_rights))
+        return is_below(_split(url)._replace(query="", fragment="").geturl(), self.own_rights)
 
 
 def _split(url: str) -> SplitResult:

@@ -381,8 +381,7 @@ def _place(context: ServerContext, query_id: str, table: _Table, columns: Mappin
         raise InvalidInputError(f"format: {name[:100]!r} isn't read; it is one of {', '.join(FORMATS)}")
     base = table.bucket if "://" in table.bucket else f"s3://{table.bucket}"
     url = f"{base.rstrip('/')}/{table.path_prefix.strip('/')}"
-    has_rights = access.creds is not None or access.role_arn is not None
-    context.deployment.offline_places.check(url, has_rights=has_rights)
+    context.deployment.offline_places.check(url, has_keys=access.creds is not None, role=access.role_arn)
     if name == "delta" and access.role_arn is not None:
         raise InvalidInputError("format: a table of Delta isn't read with role_arn; give access keys")
     return Place(

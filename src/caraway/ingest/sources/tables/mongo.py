@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, cast
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from caraway.addresses.names import checked_host
+from caraway.addresses.reach import check_hosts
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import MongoSystem
@@ -40,6 +42,7 @@ except ImportError as error:
 # The seconds for which a server is looked for, a connection is awaited, and an answer.
 FIND_S, CONNECT_S, ANSWER_S = 10, 5, 120
 MS = 1_000
+MONGO_PORT = 27017
 # The most documents of one answer; MongoDB also ends it at 16 MB.
 CHUNK = 500
 # If a function may read any column, the columns are those that the last documents have.
@@ -185,6 +188,8 @@ class MongoCollection:
             resolve, system = self._context.resolve, self._system
             # A server without access control has no users, so an empty name stands for none.
             user, password = resolve(system.username), resolve(system.password)
+            if self._address.startswith("mongodb://"):
+                check_hosts(urlsplit(self._address).netloc.rpartition("@")[2], MONGO_PORT)
             self._client = MongoClient(
                 self._address,
                 username=user or None,

@@ -9,6 +9,7 @@ import orjson
 
 from caraway.addresses.names import host_and_port, jdbc_params, name_parts
 from caraway.addresses.postgres_parameters import NO_PASSWORDS, POSTGRES_PARAMETERS, quote
+from caraway.addresses.reach import pinned
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import PostgresSystem, RedshiftSystem
@@ -225,8 +226,7 @@ class PostgresTable:
             **settings,
         }
         connection = psycopg.connect(
-            host=self._host,
-            port=self._port,
+            **pinned(self._host, self._port),
             dbname=self._system.database,
             user=user,
             password=password,
