@@ -10,7 +10,7 @@ from caraway.control.backfill import Backfill, backfills
 from caraway.control.room import Room
 from caraway.control.summary import CommitChange, details, summarize
 from caraway.control.touching import touched
-from caraway.errors import CommitError, UnavailableError
+from caraway.errors import CommitError, InvalidInputError, UnavailableError
 from caraway.graph.changes import changes
 from caraway.graph.fingerprints import graph_fingerprint, sink_fingerprint, source_fingerprint
 from caraway.graph.functions import PythonFunction, parts_of
@@ -317,6 +317,8 @@ class CommitService:
         warnings: tuple[str, ...],
         restores: str | None = None,
     ) -> CommitOutcome:
+        if "\0" in message:
+            raise InvalidInputError("the message of a commit has the character NUL, which Postgres can't store")
         self._reconciler.check()
         summary = (*summarize(change, preview=False), *warnings)
         commit = NewCommit(

@@ -16,7 +16,7 @@ from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.served.findings import FeatureCounts, Finding, Found
 from caraway.server.pages import why
-from caraway.server.pages.session import COOKIE, code_of
+from caraway.server.pages.session import COOKIE, PageHeaders, code_of
 from caraway.server.pages.surface import PAGES
 from caraway.state.model import JobState
 from caraway.topics.letters import Letter
@@ -729,3 +729,9 @@ def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
             # The pace is only measured, for a tenth of a second, if a page took long.
             assert min(times) < 0.3 or min(times) < scaled_now(0.3), (address, times)
             assert Structure(found.text).faults == []
+
+
+def test_pages_are_made_whatever_a_browser_accepts() -> None:
+    accepted = Headers(accept="application/vnd.apache.arrow.stream", te="x")
+    assert PageHeaders(accepted, "").get("accept") is None
+    assert PageHeaders(accepted, "").get("te") == "x"

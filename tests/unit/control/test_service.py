@@ -10,7 +10,7 @@ import pytest
 from caraway.control.service import CommitService
 from caraway.control.summary import CommitChange, differences
 from caraway.dtypes.types import BOOL, INT
-from caraway.errors import CommitError, ConflictError, ForbiddenError, UnavailableError
+from caraway.errors import CommitError, ConflictError, ForbiddenError, InvalidInputError, UnavailableError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
 from caraway.graph.connectors import TableConnector
 from caraway.graph.functions import PythonFunction
@@ -111,6 +111,12 @@ def test_a_commit_asks_for_what_only_other_branches_have(world: World, service: 
 def _lines(service: CommitService, graph: Graph, **options: bool) -> str:
     request = CommitRequest(message="change", graph=graph, **options)  # type: ignore[arg-type]
     return "\n".join([*service.commit(request).summary, ""])
+
+
+def test_a_message_that_postgres_cannot_store_is_refused(world: World, service: CommitService) -> None:
+    with pytest.raises(InvalidInputError, match="NUL"):
+        service.commit(CommitRequest(message="first\0", graph=FIRST))
+    assert world.commits == []
 
 
 def test_a_commit_is_one_step_between_a_look_at_kafka_and_the_work(world: World, service: CommitService) -> None:

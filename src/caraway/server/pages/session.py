@@ -79,6 +79,9 @@ class PageHeaders:
             return default if session is None else f"Session {session}"
         if key in BRANCH_HEADERS:
             return self._branch or default
+        if key == "accept":
+            # The endpoints of the API that a page asks answer in JSON, whatever a browser accepts.
+            return default
         return self._headers.get(key, default)
 
 
