@@ -22,7 +22,7 @@ from caraway.graph.sources import SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, IndexSpec, Metadata
 from caraway.graph.trees import is_terminal
 from caraway.lib.expectations import expectations_of
-from caraway.lib.metadata import get_metadata, module_owner
+from caraway.lib.metadata import documented, get_metadata, module_owner
 
 # The attributes in which `@source` and `@sink` leave their connectors. They set them on the class if they stand below
 # `@dataset`, and on the dataset if they stand above.
@@ -73,7 +73,8 @@ class Dataset(Node):
 
     def _repr_html_(self) -> str:
         # Notebooks call the method of this name.
-        return dataset_html(self._spec, get_metadata(self) or self._spec.metadata, vars(self).get(SOURCE_FIELD, []))
+        metadata = documented(get_metadata(self) or self._spec.metadata, self)
+        return dataset_html(self._spec, metadata, vars(self).get(SOURCE_FIELD, []))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A pickled function holds a handle in place of the dataset, which suffices for lookups.
@@ -139,7 +140,7 @@ class Dataset(Node):
             CommitError: A source or sink is impossible for this dataset.
             CommitTypeError: A part of a source or sink is of a wrong type.
         """
-        metadata = get_metadata(self) or self._spec.metadata
+        metadata = documented(get_metadata(self) or self._spec.metadata, self)
         owner = metadata.owner or module_owner(self._module)
         sources: list[_Connector] = vars(self).get(SOURCE_FIELD, [])
         sinks: list[_Connector] = vars(self).get(SINK_FIELD, [])

@@ -12,8 +12,8 @@ from caraway.functions.capture.code_text import source_text
 from caraway.functions.capture.includes import included
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.schemas import datasets_read, schema_differences
-from caraway.graph.specs import Metadata, PipelineSpec
-from caraway.lib.metadata import get_metadata
+from caraway.graph.specs import PipelineSpec
+from caraway.lib.metadata import documented, get_metadata
 from caraway.lib.params import INPUTS_ATTRIBUTE
 
 
@@ -31,6 +31,7 @@ class Pipeline:
     def __init__(self, function: Callable[..., Any], env: EnvSelector) -> None:
         self.function = function
         self.name = function.__name__
+        self.__doc__ = function.__doc__
         self.env = selector(env, f"pipeline {self.name}")
         self.inputs: tuple[Any, ...] = getattr(function, INPUTS_ATTRIBUTE, ())
         _check_signature(self)
@@ -60,7 +61,7 @@ class Pipeline:
             operator=result.node_operator,
             env=self.env,
             source_code=source_text(self.function),
-            metadata=get_metadata(self) or get_metadata(self.function) or Metadata(),
+            metadata=documented(get_metadata(self) or get_metadata(self.function), self.function),
         )
         differences = schema_differences(result.node_schema, dataset.node_schema)
         return Built(spec, [f"{where}: {difference}" for difference in differences])

@@ -10,7 +10,7 @@ from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.functions.capture.includes import INCLUDES_ATTRIBUTE, included
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor, Metadata
-from caraway.lib.metadata import get_metadata
+from caraway.lib.metadata import documented, get_metadata
 from caraway.lib.params import INPUTS_ATTRIBUTE, OUTPUTS_ATTRIBUTE
 
 Generated = LookupExtractor | AliasExtractor | ExpressionExtractor
@@ -112,7 +112,7 @@ class FunctionExtractor(Extractor):
     @property
     def metadata(self) -> Metadata:
         """Owner, description and flags; `@meta` may stand above or below `@extractor`."""
-        return get_metadata(self) or get_metadata(self.function) or Metadata()
+        return documented(get_metadata(self) or get_metadata(self.function), self.function)
 
     def bind(self, featureset: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         """Set the resolved names, and add the helpers of an `@includes` above `@extractor` to the function."""

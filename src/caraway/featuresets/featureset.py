@@ -19,10 +19,10 @@ from caraway.featuresets.generated import generate, stored_default
 from caraway.functions.capture.code_trees import fields_text
 from caraway.functions.capture.shipping import ship, source_with_includes
 from caraway.graph.runtime import FeaturesetHandle
-from caraway.graph.specs import AliasExtractor, FeaturesetSpec, Metadata, PythonExtractor
+from caraway.graph.specs import AliasExtractor, FeaturesetSpec, PythonExtractor
 from caraway.graph.specs import Extractor as ExtractorSpec
 from caraway.lib.expectations import EXPECTATIONS_ATTRIBUTE
-from caraway.lib.metadata import get_metadata, module_owner
+from caraway.lib.metadata import documented, get_metadata, module_owner
 
 RESERVED = ("fqn_", "dtype", "featureset_name", "featureset", "extractor", "extractors", "features")
 
@@ -64,7 +64,7 @@ class Featureset:
 
     def _repr_html_(self) -> str:
         # Notebooks call the method of this name.
-        metadata = get_metadata(self) or get_metadata(self.original_cls) or Metadata()
+        metadata = documented(get_metadata(self) or get_metadata(self.original_cls), self)
         return featureset_html(self._name, self.features, self.extractors, metadata)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,7 +100,7 @@ class Featureset:
         Raises:
             DefinitionError: A function uses something that can't be pickled, or a default isn't of its feature's type.
         """
-        metadata = get_metadata(self) or get_metadata(self.original_cls) or Metadata()
+        metadata = documented(get_metadata(self) or get_metadata(self.original_cls), self)
         owner = metadata.owner or module_owner(self.original_cls.__module__)
         return FeaturesetSpec(
             name=self._name,

@@ -1,10 +1,11 @@
 """The identity of definitions: SHA-256 over the number of the scheme and the canonical bytes of what counts.
 
-An identity never contains owners, descriptions and flags; pickles, whose bytes vary between processes; the environments
-in which a part is selected; or the order in which sources were named.
+An identity never contains owners, descriptions (also as docstrings) and flags; pickles, whose bytes vary between
+processes; the environments in which a part is selected; or the order in which sources were named.
 """
 
 import hashlib
+import tokenize
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from caraway.graph.wire.messages import to_message
 # The version of the rules by which fingerprints are made; it precedes all hashed bytes and is stored beside the hash.
 # If other parts of a definition are to be hashed, or their canonical bytes change, it must be raised, which changes all
 # fingerprints.
-FINGERPRINT_SCHEME = 2
+FINGERPRINT_SCHEME = 3
 
 
 def dataset_fingerprint(spec: specs.DatasetSpec) -> bytes:
@@ -57,7 +58,10 @@ def sink_fingerprint(spec: SinkSpec) -> bytes:
 
 
 def extractor_fingerprint(extractor: specs.Extractor) -> bytes:
-    """Return the identity of an extractor: version, inputs, outputs, and its expression or the text of its function."""
+    """Return the identity of an extractor: version, inputs, outputs, and its expression or the text of its function.
+
+    The docstring of the function is its description, which is no part of the identity.
+    """
     return _digest("extractor", to_message(_bare_extractor(extractor), graph_pb2.Extractor))
 
 
@@ -138,7 +142,31 @@ def _source_bytes(spec: SourceSpec) -> bytes:
 
 def _bare_extractor(extractor: specs.Extractor) -> specs.Extractor:
     bare = replace(extractor, env=(), metadata=specs.NO_METADATA)
-    return replace(bare, pickled=b"") if isinstance(bare, specs.PythonExtractor) else bare
+    if not isinstance(bare, specs.PythonExtractor):
+        return bare
+    return replace(bare, pickled=b"", source_code=_without_docstring(bare.source_code))
+
+
+def _without_docstring(text: str) -> str:
+    """Return the text of a function, and of what it uses, without the function's docstring."""
+    lines = text.splitlines(keepends=True)
+    # Only the first function is read: behind it are texts of captured values, which needn't be Python.
+    tokens = tokenize.generate_tokens(iter(lines).__next__)
+    try:
+        while (token := next(tokens)).type != tokenize.INDENT:
+            pass
+        first = after = token.start[0] - 1
+        strings = 0
+        while (token := next(tokens)).type == tokenize.STRING and token.string[0] in "'\"rRuU":
+            strings += 1
+        if not strings or token.type != tokenize.NEWLINE:
+            return text
+        after = token.end[0]
+        while after < len(lines) and not lines[after].strip():
+            after += 1
+    except (tokenize.TokenError, IndentationError, StopIteration):
+        return text
+    return "".join([*lines[:first], *lines[after:]])
 
 
 def _digest(kind: str, message: Message) -> bytes:

@@ -1,8 +1,10 @@
 """Owners, descriptions and flags: `@meta`."""
 
+import inspect
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from caraway.dtypes.structs import META_ATTRIBUTE
@@ -13,6 +15,7 @@ from caraway.graph.specs import Metadata
 __all__ = [
     "Metadata",
     "desc",
+    "documented",
     "get_meta_attr",
     "get_metadata",
     "meta",
@@ -119,8 +122,24 @@ def set_meta_attr(obj: object, name: str, value: object) -> None:
     setattr(obj, META_ATTRIBUTE, metadata_of_arguments(**{**items, name: value}))
 
 
+def documented(metadata: Metadata | None, *objects: object) -> Metadata:
+    """Return metadata whose description is the docstring of the first object that has one, if it has none itself.
+
+    Only an object's own docstring counts, not that of its type.
+    """
+    found = metadata or Metadata()
+    if found.description:
+        return found
+    texts = (obj.__doc__ if inspect.isroutine(obj) else vars(obj).get("__doc__") for obj in objects)
+    text = next((text for text in texts if isinstance(text, str) and text.strip()), "")
+    return replace(found, description=inspect.cleandoc(text)) if text else found
+
+
 def desc(obj: object) -> str:
-    """Return the description of a field, feature, dataset, featureset or extractor; empty if it has none."""
+    """Return the description of a field, feature, dataset, featureset, pipeline or extractor; empty if it has none.
+
+    It is that of `@meta`; else the comment above a field or feature, and the docstring of anything else.
+    """
     found = get_metadata(obj)
     if found is None and not isinstance(obj, type):
         # Features and extractors have an attribute `metadata`; an extractor's is that of its function or feature.
@@ -128,7 +147,7 @@ def desc(obj: object) -> str:
         found = known if isinstance(known, Metadata) else None
     if found is None and not isinstance(obj, type) and callable(described := getattr(obj, "desc", None)):
         return str(described())
-    return found.description if found else ""
+    return documented(found, *([obj] if hasattr(obj, "__dict__") else [])).description
 
 
 def module_owner(module: str) -> str:

@@ -145,6 +145,7 @@ def _pipeline(dataset: DatasetSpec, pipeline: PipelineSpec, plan: GraphPlan) -> 
     return {
         "kind": "pipeline",
         "name": f"{dataset.name}.{pipeline.name}",
+        "description": pipeline.metadata.description,
         "from": list(datasets_read(pipeline.operator)),
         "writes": dataset.name,
         "jobs": [{"id": job.job_id, "mode": job.mode, "mode_reason": job.mode_reason} for job in jobs],
