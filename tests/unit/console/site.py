@@ -271,7 +271,7 @@ def site(
             references=dict,
         ),
         index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
-        health=MADE(problems=lambda: problems),
+        health=MADE(problems=lambda: problems, warning=str),
         lags=MADE(look=lambda: tuple(lags), past=past, traffic=traffic),
         sinks=MADE(statuses=list),
         sources=MADE(statuses=list),
