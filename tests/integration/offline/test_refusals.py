@@ -106,7 +106,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (files(), "offline.own_rights"),
     (files(path_prefix="p?endpoint_override=169.254.169.254&scheme=http"), "offline.endpoints"),
     (files(bucket="hdfs://namenode:8020"), "files are at one of"),
-    (files(format="delta", db={"db": {"S3": {"creds": None, "role_arn": "r"}}}), "role_arn"),
+    (files(format="delta", db={"db": {"S3": {"creds": None, "role_arn": "r"}}}), "offline.roles"),
     ({"s3_output": 7}, "s3_output"),
     ({"s3_output": {"bucket": "file:///tmp", "path_prefix": "p"}}, "offline.local_files"),
 ]

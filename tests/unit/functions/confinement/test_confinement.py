@@ -125,7 +125,8 @@ def test_what_was_printed_into_the_log_cannot_be_overwritten(tmp_path: Path) -> 
     # A file that isn't only appended to. The program has a fork server of its own, which writes there.
     with log.open("r+") as file:
         file.seek(0, os.SEEK_END)
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+        # An ordinary user's Python finds no package by itself.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[4]), *sys.path])}
         subprocess.run([sys.executable, "-c", PRINTING], stdout=file, stderr=file, env=environment, check=False)
     # The fork server writes what is left of it once the program has ended.
     eventually(lambda: "and this" in log.read_text())
