@@ -44,8 +44,8 @@ from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
 from caraway.served.drift import DriftStore
+from caraway.served.figures import DRIFT_FIGURES, SKEW_FIGURES
 from caraway.served.log import CLOSE_S, ServedLog
-from caraway.served.metrics import DRIFT_FIGURES, SKEW_FIGURES
 from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
 from caraway.server.access.provider import provider_of

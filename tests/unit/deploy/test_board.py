@@ -13,7 +13,7 @@ import yaml
 from prometheus_client import REGISTRY
 
 from caraway.monitoring.quality.metrics import DatasetDriftFigures, QualityFigures
-from caraway.served.metrics import SkewFigures
+from caraway.served.figures import SkewFigures
 from caraway.server import surface
 from tests.markdown import DOCS
 

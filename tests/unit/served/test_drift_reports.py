@@ -10,8 +10,8 @@ from caraway.graph.drift import Drift
 from caraway.graph.specs import FeaturesetSpec, FeatureSpec, Graph, Metadata
 from caraway.profiles.kinds import Kind
 from caraway.served.drift_reports import Against, features_of, last_hours
+from caraway.served.figures import DriftFigures
 from caraway.served.findings import Found
-from caraway.served.metrics import DriftFigures
 
 moments = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
