@@ -133,7 +133,7 @@ def java_compiler() -> list[str]:
 
 def javac() -> list[str]:
     """Return the command of the javac of JAVA_HOME, else of the PATH; nothing if there is none that is new enough."""
-    runtime = _bare("caraway.java.runtime")
+    runtime = _bare("caraway.dataplane.streams.java.runtime")
     home = os.environ.get("JAVA_HOME")
     for found in (shutil.which("javac", path=str(Path(home, "bin"))) if home else None, shutil.which("javac")):
         if found is not None and (runtime.java_version(Path(found).resolve().with_name("java")) or 0) >= JAVA_RELEASE:
@@ -150,8 +150,8 @@ def eclipse_compiler() -> list[str]:
     Raises:
         BuildError: It can't be fetched, or there is no Java to run it.
     """
-    lock, cache, runtime = (_bare(f"caraway.java.{name}") for name in ("lock", "cache", "runtime"))
-    errors = _bare("caraway.java.errors")
+    lock, cache, runtime = (_bare(f"caraway.dataplane.streams.java.{name}") for name in ("lock", "cache", "runtime"))
+    errors = _bare("caraway.dataplane.streams.java.errors")
     wanted = tuple(jar for jar in lock.read_lock() if "compiler" in jar.uses)
     folder = Path(os.environ.get("CARAWAY_CACHE_DIR") or Path.home() / ".cache" / "caraway") / "jars"
     settings = os.environ.get("CARAWAY_JARS__IVY_SETTINGS")
@@ -175,7 +175,7 @@ def _spark_jars() -> Path:
 
 
 def _bare(name: str) -> Any:
-    """Import a module of `caraway.java` without what `caraway` itself imports: a build has none of its dependencies."""
+    """Import a module of `caraway.dataplane.streams.java` without its package, whose dependencies a build lacks."""
     if "caraway" not in sys.modules:
         package = ModuleType("caraway")
         package.__path__ = [str(ROOT / "src" / "caraway")]

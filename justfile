@@ -47,6 +47,10 @@ _rest:
 _compile:
     {{python}} -m pytest tests/unit tests/integration tests/e2e tests/parity --collect-only -qq
 
+# The rooms of src/caraway, their floors, and who imports whom.
+map:
+    {{python}} -m tests.rooms
+
 # Which rows of the specification have a test.
 spec-coverage *options:
     {{python}} -m tests.spec.coverage {{options}}
@@ -101,7 +105,7 @@ fuzz requests="10000":
 # Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/parity.md); then simulate control and engines for long (docs/control.md).
 soak minutes="10" kills="30":
     {{python}} -m tests.parity.soak {{minutes}} {{kills}}
-    CARAWAY_TESTS=soak {{python}} -m pytest tests/integration/control/test_simulation.py tests/unit/engine/test_job_ownership.py
+    CARAWAY_TESTS=soak {{python}} -m pytest tests/integration/control/test_simulation.py tests/unit/dataplane/streams/engine/test_job_ownership.py
 
 # Run the benchmarks and print their figures.
 bench *options:

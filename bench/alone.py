@@ -25,31 +25,31 @@ from drivers import ENTITIES, RIDES_EACH, SEVENTY, TEN, graph, rows
 from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
-from caraway.collector import keep_what_is_here
-from caraway.config.settings import ServerSettings
-from caraway.functions.extractors.pool import FunctionPool
-from caraway.index.feeding.writer import IndexWriter
-from caraway.index.reader import DatasetReader, IndexReader
-from caraway.index.storage.store import IndexStore
-from caraway.ingest.endpoints import Endpoints
-from caraway.plan.model import IndexPlan
-from caraway.plan.planner import plan_graph
-from caraway.query.catalog import Catalog
-from caraway.query.executor import QueryEngine
-from caraway.server.access.gate import Gate
-from caraway.server.access.limits import AccessLimits
-from caraway.server.access.sites import Sites
-from caraway.server.app import App
-from caraway.server.handlers.context import ReadContext
-from caraway.server.http.endpoints import Router, bound
-from caraway.server.served_graph import ServedGraph
-from caraway.server.serving import SWITCH_INTERVAL_S
-from caraway.server.surface import READS
+from caraway.apps.server.access.gate import Gate
+from caraway.apps.server.access.limits import AccessLimits
+from caraway.apps.server.access.sites import Sites
+from caraway.apps.server.app import App
+from caraway.apps.server.handlers.context import ReadContext
+from caraway.apps.server.http.endpoints import Router, bound
+from caraway.apps.server.served_graph import ServedGraph
+from caraway.apps.server.serving import SWITCH_INTERVAL_S
+from caraway.apps.server.surface import READS
+from caraway.compute.extractors.pool import FunctionPool
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.query.executor import QueryEngine
+from caraway.dataplane.index.feeding.writer import IndexWriter
+from caraway.dataplane.index.reader import DatasetReader, IndexReader
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.ingest.endpoints import Endpoints
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.reader import Message
+from caraway.graph.plan.model import IndexPlan
+from caraway.graph.plan.planner import plan_graph
+from caraway.process.collector import keep_what_is_here
+from caraway.process.settings.settings import ServerSettings
 from caraway.state.audit import AuditLog
 from caraway.state.database import connect
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.reader import Message
 
 NO_DATABASE = "postgresql://127.0.0.1:1/none"
 BATCH = 4_000

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.dataplane.ingest.targets import Target
+from caraway.dataplane.sources.capture.reader import CaptureReader
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
 from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
-from caraway.ingest.sources.capture.reader import CaptureReader
-from caraway.ingest.targets import Target
 
 POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
 

@@ -27,12 +27,12 @@ from reports import publish
 from rich.table import Table
 from services import services
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.apps.demo.http import DemoConnection
+from caraway.apps.stack import ports
+from caraway.apps.stack.programs import ServerProgram
 from caraway.client import Client
-from caraway.config.settings import Settings
-from caraway.demo.http import DemoConnection
-from caraway.stack import ports
-from caraway.stack.programs import ServerProgram
+from caraway.process.settings.settings import Settings
 from tests.alone import running
 
 WEBHOOK, ENDPOINT = "bench", "drivers"

@@ -27,17 +27,17 @@ from processor_times import processor_seconds
 from rich.table import Table
 from services import services
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.dataplane.index.feeding.consumption import BACKLOG
+from caraway.dataplane.index.storage.keys import RAW, key_prefix, timed_key
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.producer import TopicWriter
+from caraway.dataplane.topics.reader import connect
 from caraway.dtypes.types import FLOAT, INT
-from caraway.index.feeding.consumption import BACKLOG
-from caraway.index.storage.keys import RAW, key_prefix, timed_key
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import Column, RecordSchema
-from caraway.topics.admin import ensure_topics
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.producer import TopicWriter
-from caraway.topics.reader import connect
+from caraway.graph.plan.model import Column, RecordSchema
 
 ACCOUNT = Column(name="account", dtype=INT)
 SCHEMA = RecordSchema(

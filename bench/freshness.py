@@ -22,13 +22,13 @@ from more_jobs import JOINED, SINGLE, by_airport, by_maker, spread
 from reports import publish
 from rich.table import Table
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.apps.demo.embedded import server
+from caraway.apps.demo.example import Flights, load_example
+from caraway.apps.demo.freshness import Freshness, measure_freshness
+from caraway.apps.demo.jobs import wait_for_jobs
 from caraway.client import Client
 from caraway.datasets import Dataset
-from caraway.demo.embedded import server
-from caraway.demo.example import Flights, load_example
-from caraway.demo.freshness import Freshness, measure_freshness
-from caraway.demo.jobs import wait_for_jobs
 from caraway.featuresets import Featureset
 
 # Seconds before the measurement: on two cores the JIT compilers of both JVMs compete with the jobs for half a minute

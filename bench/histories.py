@@ -28,25 +28,25 @@ import pyarrow as pa
 from feast.rival import VERSION, environment
 
 from caraway import connectors
-from caraway.archive.store.columns import columns_of
-from caraway.archive.store.frames import control_types, frame_of
-from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics
-from caraway.archive.store.tables import ArchiveTable
 from caraway.client import Client
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.query.functions import compile_function
+from caraway.dataplane.archive.store.columns import columns_of
+from caraway.dataplane.archive.store.frames import control_types, frame_of
+from caraway.dataplane.archive.store.reading import ArchivedRecords, ArchivedTopics
+from caraway.dataplane.archive.store.tables import ArchiveTable
 from caraway.datasets import Average, Count, Dataset, Max, Stddev, Sum, dataset, field, pipeline
 from caraway.dtypes import Continuous
 from caraway.expr.polars.values import polars_type
 from caraway.featuresets import Featureset, featureset
 from caraway.featuresets import feature as F
+from caraway.graph.plan.model import TopicPlan
+from caraway.graph.plan.planner import plan_graph
 from caraway.lib import inputs
 from caraway.offline.engine import OfflineEngine
 from caraway.offline.queries.evaluation import evaluate
 from caraway.offline.queries.inputs import InputPart
 from caraway.offline.reader import OfflineReader
-from caraway.plan.model import TopicPlan
-from caraway.plan.planner import plan_graph
-from caraway.query.catalog import Catalog
-from caraway.query.functions import compile_function
 
 HISTORY_SCRIPT = Path(__file__).parent / "feast" / "history.py"
 YEAR_US = 365 * 86_400 * 1_000_000

@@ -23,13 +23,13 @@ from processor_times import processor_seconds, processor_table, resident_bytes
 from reports import publish
 
 from caraway import Count, F, Max, connectors, dataset, featureset, field, meta, pipeline
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.apps.demo.embedded import server
+from caraway.apps.demo.figures import quantiles
+from caraway.apps.demo.http import DemoConnection
+from caraway.apps.demo.jobs import wait_for_jobs
 from caraway.client import Client
 from caraway.datasets import Dataset
-from caraway.demo.embedded import server
-from caraway.demo.figures import quantiles
-from caraway.demo.http import DemoConnection
-from caraway.demo.jobs import wait_for_jobs
 from caraway.dtypes import Continuous
 from caraway.featuresets import Featureset
 from caraway.lib.params import inputs

@@ -24,17 +24,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from caraway.dataplane.index.feeding.writer import IndexWriter
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.reader import Message
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.plan.model import Column, IndexKind, IndexPlan, RecordSchema
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
-from caraway.index.feeding.writer import IndexWriter
-from caraway.index.reader import IndexReader
-from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.reader import Message
 
 BACKLOG_BATCH = 4000
 SECOND = 1_000_000

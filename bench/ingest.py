@@ -28,11 +28,11 @@ from processor_times import processor_seconds, processor_table, resident_bytes
 from reports import publish
 from rich.table import Table
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.apps.demo.embedded import server
+from caraway.apps.demo.http import DemoConnection
+from caraway.apps.demo.jobs import wait_for_jobs
 from caraway.client import Client
-from caraway.demo.embedded import server
-from caraway.demo.http import DemoConnection
-from caraway.demo.jobs import wait_for_jobs
 
 POLL_SECONDS = 0.1
 SAMPLE_SECONDS = 1.0

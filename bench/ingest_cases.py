@@ -12,8 +12,8 @@ import pandas as pd
 
 from caraway import Average, Count, F, Max, Stddev, Sum, connectors, dataset, featureset, meta, pipeline
 from caraway import field as dataset_field
+from caraway.apps.demo.example import WEBHOOK, load_example
 from caraway.datasets import Dataset
-from caraway.demo.example import WEBHOOK, load_example
 from caraway.dtypes import Continuous
 from caraway.featuresets import Featureset
 from caraway.lib.params import inputs

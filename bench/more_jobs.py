@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+from caraway.apps.demo.example import Flights
 from caraway.datasets import Average, Dataset, Max, dataset, field, pipeline
-from caraway.demo.example import Flights
 from caraway.dtypes import Continuous
 from caraway.featuresets import Featureset, feature, featureset
 from caraway.lib import inputs, meta

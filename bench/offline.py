@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from caraway.apps.demo.agreement import compare
+from caraway.apps.demo.embedded import data_folder, running_stack
+from caraway.apps.demo.example import Flights, load_example
+from caraway.apps.demo.http import DemoConnection
+from caraway.apps.demo.jobs import wait_for_jobs
+from caraway.apps.demo.replay import replay
 from caraway.client import Client
-from caraway.demo.agreement import compare
-from caraway.demo.embedded import data_folder, running_stack
-from caraway.demo.example import Flights, load_example
-from caraway.demo.http import DemoConnection
-from caraway.demo.jobs import wait_for_jobs
-from caraway.demo.replay import replay
 
 POLL_SECONDS = 0.1
 TIMEOUT_SECONDS = 1800.0

@@ -2,8 +2,8 @@
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, ListType
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
-from caraway.functions.capture.shipping import python_function
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import (
     Aggregate,

@@ -45,24 +45,24 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from reports import publish
 from rich.table import Table
 
-from caraway.children import process
-from caraway.cli.output import out
-from caraway.config.settings import load_settings
+from caraway.apps.cli.output import out
+from caraway.apps.stack import ports
+from caraway.apps.stack.jars import ensure_jars
+from caraway.apps.stack.kafka import EmbeddedKafka
+from caraway.dataplane.streams.spark.codec import Codec
+from caraway.dataplane.streams.spark.java import jvm_process
+from caraway.dataplane.streams.spark.jobs import Trigger, start_job
+from caraway.dataplane.streams.spark.session import SessionSettings, caraway_jar, open_session
+from caraway.dataplane.topics.admin import drop_topics, ensure_topics
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.graph.plan.model import JobMode, JobPlan, TopicPlan
+from caraway.graph.plan.modes import mode_of
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.schemas import datasets_read, schema_of
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
-from caraway.plan.model import JobMode, JobPlan, TopicPlan
-from caraway.plan.modes import mode_of
-from caraway.plan.planner import plan_graph
-from caraway.spark.codec import Codec
-from caraway.spark.java import jvm_process
-from caraway.spark.jobs import Trigger, start_job
-from caraway.spark.session import SessionSettings, caraway_jar, open_session
-from caraway.stack import ports
-from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka
-from caraway.topics.admin import drop_topics, ensure_topics
-from caraway.topics.codec import RecordCodec
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.process.children import process
+from caraway.process.settings.settings import load_settings
 
 # Seconds without new output after which a job is done.
 QUIET_SECONDS = 3.0

@@ -29,13 +29,13 @@ from operators import Bench, Filled, environment, fill, plan
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.table import Table
 
-from caraway.cli.output import out
-from caraway.engine.spark_runtime import staggered
-from caraway.plan.model import JobMode, JobPlan, RecordSchema
-from caraway.spark.java import jvm_process
-from caraway.spark.jobs import start_job
-from caraway.topics.admin import ensure_topics
-from caraway.topics.codec import RecordCodec
+from caraway.apps.cli.output import out
+from caraway.dataplane.streams.engine.spark_runtime import staggered
+from caraway.dataplane.streams.spark.java import jvm_process
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.graph.plan.model import JobMode, JobPlan, RecordSchema
 
 KEYS = 1000
 # Seconds before the measurement: the JIT compiler is busy for this long after the first query has started.

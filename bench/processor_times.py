@@ -8,11 +8,11 @@ from rich.table import Table
 
 # The role of a process, by a text in its command line; the first that fits counts.
 ROLES = {
-    "caraway.server.workers": "readers",
-    "caraway.archive": "archive",
-    "caraway.ingest.intake_main": "intake",
-    "caraway.server": "server",
-    "caraway.engine": "engine",
+    "caraway.apps.server.workers": "readers",
+    "caraway.dataplane.archive": "archive",
+    "caraway.dataplane.ingest.intake_main": "intake",
+    "caraway.apps.server": "server",
+    "caraway.dataplane.streams.engine": "engine",
     "kafka.Kafka": "broker",
     "pyspark-shell": "Spark",
     "postgres": "Postgres",
@@ -39,7 +39,7 @@ def processor_seconds(root: int) -> Counter[tuple[str, str]]:
     """Return the processor time in seconds of the descendants of a process, by role and group of threads.
 
     Threads of a JVM are grouped by their names. A Python process has its main thread, Kafka's threads ("rdk:"), those
-    that it names (`caraway.thread_names`), and others.
+    that it names (`caraway.process.thread_names`), and others.
     """
     found: Counter[tuple[str, str]] = Counter()
     for process in psutil.Process(root).children(recursive=True):

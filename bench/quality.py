@@ -25,16 +25,18 @@ import numpy as np
 import orjson
 from rich.table import Table
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
 from caraway.client import arguments
-from caraway.collector import collect_rarely
+from caraway.compute.expectations.counts import by_window
+from caraway.compute.expectations.suite import CompiledSuite
 from caraway.connectors import Webhook, source
+from caraway.dataplane.ingest.table import RowTable
+from caraway.dataplane.ingest.targets import Target
+from caraway.dataplane.topics.blocks import block_of, blocks_of
+from caraway.dataplane.topics.identity import position_id
 from caraway.datasets import dataset
 from caraway.dtypes.instants import instant_us
-from caraway.expectations.counts import by_window
-from caraway.expectations.suite import CompiledSuite
-from caraway.ingest.table import RowTable
-from caraway.ingest.targets import Target
+from caraway.graph.plan.planner import plan_graph
 from caraway.lib import (
     Drift,
     expect_column_pair_values_A_to_be_greater_than_B,
@@ -45,12 +47,10 @@ from caraway.lib import (
     expectations,
     meta,
 )
-from caraway.monitoring.quality.deltas import DeltaReader
-from caraway.monitoring.quality.profiling import RowProfiles
-from caraway.monitoring.quality.seen import SeenRecords
-from caraway.plan.planner import plan_graph
-from caraway.topics.blocks import block_of, blocks_of
-from caraway.topics.identity import position_id
+from caraway.offline.monitoring.quality.deltas import DeltaReader
+from caraway.offline.monitoring.quality.profiling import RowProfiles
+from caraway.offline.monitoring.quality.seen import SeenRecords
+from caraway.process.collector import collect_rarely
 
 __owner__ = "bench@example.com"
 BATCH = 1_000

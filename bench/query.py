@@ -32,7 +32,7 @@ from quiet import how_quiet
 from reports import publish
 from rich.table import Table
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
 
 CONNECTIONS = 8
 MANY = 100

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import uvloop
 
-from caraway.index.feeding.writer import IndexWriter
-from caraway.index.reader import IndexReader
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import IndexKind
-from caraway.sharding.messages import Answer, Ask, Found
-from caraway.sharding.shard_calls import ShardClients, ShardServer
-from caraway.topics.codec import PUT
-from caraway.topics.identity import position_id
-from tests.unit.index.naive import CODEC, Sent, index_plan
+from caraway.dataplane.index.feeding.writer import IndexWriter
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.sharding.messages import Answer, Ask, Found
+from caraway.dataplane.index.sharding.shard_calls import ShardClients, ShardServer
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.codec import PUT
+from caraway.dataplane.topics.identity import position_id
+from caraway.graph.plan.model import IndexKind
+from tests.unit.dataplane.index.naive import CODEC, Sent, index_plan
 
 PLAN = index_plan(IndexKind.VERSIONS, revised=False)
 KEYS = [f"key{number}" for number in range(10_000)]

@@ -19,16 +19,16 @@ from index import SCHEMA, START_US, plan
 from reports import publish
 from rich.table import Table
 
-from caraway.cli.output import out
-from caraway.index.feeding.writer import IndexWriter
-from caraway.index.reader import IndexReader
-from caraway.index.storage.snapshots import Snapshots
-from caraway.index.storage.store import IndexStore
-from caraway.objects.folder import ObjectFolder
-from caraway.plan.model import IndexKind
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.reader import Message
+from caraway.apps.cli.output import out
+from caraway.dataplane.index.feeding.writer import IndexWriter
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.snapshots import Snapshots
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.objects.folder import ObjectFolder
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.reader import Message
+from caraway.graph.plan.model import IndexKind
 
 BATCH = 30_000
 CODEC = RecordCodec(SCHEMA)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from caraway.config.settings import load_settings
-from caraway.stack import ports
-from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka
-from caraway.stack.postgres import EmbeddedPostgres
+from caraway.apps.stack import ports
+from caraway.apps.stack.jars import ensure_jars
+from caraway.apps.stack.kafka import EmbeddedKafka
+from caraway.apps.stack.postgres import EmbeddedPostgres
+from caraway.process.settings.settings import load_settings
 from tests.alone import running
 
 

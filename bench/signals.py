@@ -39,10 +39,10 @@ from query import caraway_requests
 from quiet import how_quiet
 from reports import publish
 
-from caraway.server import app as application
-from caraway.server.app import App
-from caraway.server.handlers import queries
-from caraway.server.tracing.otel import OtelTracer
+from caraway.apps.server import app as application
+from caraway.apps.server.app import App
+from caraway.apps.server.handlers import queries
+from caraway.apps.server.tracing.otel import OtelTracer
 
 # The cases of `query.py` that are measured: the one in which a request takes the least, and one with more to do.
 CASES = ("1 x 10", "100 x 10")

@@ -24,15 +24,15 @@ from load import connect, get, missing, more, post
 from processor_times import processor_seconds, processor_table
 from reports import publish
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.apps.demo.embedded import server
+from caraway.apps.demo.example import load_example
+from caraway.apps.demo.figures import Quantiles, quantiles
+from caraway.apps.demo.freshness import Run
+from caraway.apps.demo.jobs import wait_for_jobs
 from caraway.client import Client
 from caraway.client.discovery import find_server
 from caraway.client.response import V1_API
-from caraway.demo.embedded import server
-from caraway.demo.example import load_example
-from caraway.demo.figures import Quantiles, quantiles
-from caraway.demo.freshness import Run
-from caraway.demo.jobs import wait_for_jobs
 
 CONNECTIONS = 8
 MICROSECONDS = 1e6

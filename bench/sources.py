@@ -28,7 +28,7 @@ from rich.table import Table
 from services import services
 
 from caraway import Dataset, dataset, field, meta
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
 from caraway.connectors import Kafka, source
 from caraway.graph.specs import Graph
 from tests.integration.server.server_process import ServerProcess

@@ -19,13 +19,13 @@ from pymysql.cursors import Cursor, SSCursor
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import WriteRowsEvent
 
+from caraway.dataplane.ingest.targets import Target
+from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.reader import Position, SourceContext
 from caraway.graph.connectors import CaptureConnector
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.graph.systems import MySQLSystem
-from caraway.ingest.sources.capture.reader import CaptureReader
-from caraway.ingest.sources.reader import Position, SourceContext
-from caraway.ingest.targets import Target
-from caraway.plan.planner import plan_graph
 from tests.services.mariadb import DATABASE, PASSWORD, USER, running_mariadb
 
 TABLE = """

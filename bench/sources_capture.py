@@ -20,13 +20,13 @@ import psycopg
 from capture_report import POLL_BYTES, POLL_ROWS, options_of, read, report, sales
 from psycopg import pq
 
+from caraway.dataplane.ingest.targets import Target
+from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.reader import Position, SourceContext
 from caraway.graph.connectors import CaptureConnector
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.graph.systems import PostgresSystem
-from caraway.ingest.sources.capture.reader import CaptureReader
-from caraway.ingest.sources.reader import Position, SourceContext
-from caraway.ingest.targets import Target
-from caraway.plan.planner import plan_graph
 from tests.services.postgres import running_postgres
 
 TABLE = "CREATE TABLE sales (id int PRIMARY KEY, customer text, item text, amount float8, at timestamptz)"

@@ -26,11 +26,11 @@ from google.protobuf.message_factory import GetMessageClass
 from rich.table import Table
 from sources import rows
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.dataplane.sources.decoding.formats import decoder_of
+from caraway.dataplane.sources.decoding.protobuf_schemas import compile_file
+from caraway.dataplane.sources.decoding.registry import RegisteredSchema
 from caraway.graph.systems import RegistryFormat, SchemaRegistry
-from caraway.ingest.sources.decoding.formats import decoder_of
-from caraway.ingest.sources.decoding.protobuf_schemas import compile_file
-from caraway.ingest.sources.decoding.registry import RegisteredSchema
 from tests.registry_server import registry_server
 
 HEADER = 5

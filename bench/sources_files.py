@@ -33,28 +33,28 @@ from pyiceberg.catalog.sql import SqlCatalog
 from rich.table import Table
 from services import services
 
-from caraway.cli.output import out
-from caraway.cluster.leases import HeldLease, Lease
+from caraway.apps.cli.output import out
+from caraway.dataplane.ingest.delivery import SLICE, Deliverer
+from caraway.dataplane.ingest.marks import Marks
+from caraway.dataplane.ingest.targets import Target
+from caraway.dataplane.sources.positions import SourcePositions
+from caraway.dataplane.sources.reader import OpenReader, SourceContext, SourceReader
+from caraway.dataplane.sources.topics import SourceTopics
+from caraway.dataplane.sources.worker import POLL_BYTES, POLL_ROWS, WRITE_S, SourceWorker
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
-from caraway.erasure.keys import ErasedKeys
 from caraway.graph.connectors import FilesConnector
+from caraway.graph.plan.model import IngestPlan
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.graph.systems import CSVFormat, FilesSystem
-from caraway.ingest.delivery import SLICE, Deliverer
-from caraway.ingest.marks import Marks
-from caraway.ingest.sources.positions import SourcePositions
-from caraway.ingest.sources.reader import OpenReader, SourceContext, SourceReader
-from caraway.ingest.sources.topics import SourceTopics
-from caraway.ingest.sources.worker import POLL_BYTES, POLL_ROWS, WRITE_S, SourceWorker
-from caraway.ingest.targets import Target
-from caraway.plan.model import IngestPlan
-from caraway.plan.planner import plan_graph
 from caraway.state.database import connect
 from caraway.state.migrate import migrate
-from caraway.topics.admin import ensure_topics
-from caraway.topics.dead_letters import DEAD_LETTERS
-from caraway.topics.producer import TopicWriter
+from caraway.state.ownership.leases import HeldLease, Lease
 from tests.services.hudi import running_hudi
 
 FILES = 8

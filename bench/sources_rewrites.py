@@ -23,15 +23,15 @@ from pyiceberg.expressions import In
 from rich.table import Table
 from sources_files import BEGIN_US, ICEBERG_TABLE, iceberg_catalog, reader_of
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.dataplane.sources.reader import Position
+from caraway.dataplane.sources.worker import POLL_BYTES, POLL_ROWS
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
 from caraway.graph.connectors import FilesConnector
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.graph.systems import FilesSystem
-from caraway.ingest.sources.reader import Position
-from caraway.ingest.sources.worker import POLL_BYTES, POLL_ROWS
-from caraway.plan.planner import plan_graph
 
 # One row in so many is changed.
 CHANGED = 100

@@ -34,14 +34,14 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransp
 from pymongo import MongoClient
 from rich.table import Table
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.apps.stack import ports
+from caraway.dataplane.sources.kinesis.reader import KinesisReader
+from caraway.dataplane.sources.pubsub.reader import PubSubReader
+from caraway.dataplane.sources.reader import SourceReader
+from caraway.dataplane.sources.tables.mongo import MongoReader
 from caraway.graph.connectors import Connector, KinesisConnector, PubSubConnector, StreamStart, TableConnector
 from caraway.graph.systems import KinesisSystem, MongoSystem, PubSubSystem
-from caraway.ingest.sources.kinesis.reader import KinesisReader
-from caraway.ingest.sources.pubsub.reader import PubSubReader
-from caraway.ingest.sources.reader import SourceReader
-from caraway.ingest.sources.tables.mongo import MongoReader
-from caraway.stack import ports
 from tests.integration.server.server_process import eventually
 from tests.integration.sources.contexts import context_of
 from tests.integration.sources.pubsub_emulator import FOLDER, running_emulator

@@ -30,10 +30,10 @@ import pymysql
 from pymysql.cursors import SSCursor
 from rich.table import Table
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.dataplane.sources.tables.database import Page
+from caraway.dataplane.sources.tables.digests import Digests
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING
-from caraway.ingest.sources.tables.database import Page
-from caraway.ingest.sources.tables.digests import Digests
 from tests.integration.tables.systems import MariaDatabase, PostgresDatabase, Reading, field_of
 from tests.integration.tables.test_snowflake import Database as SnowflakeDatabase
 from tests.services.mariadb import PASSWORD, USER, running_mariadb

@@ -24,8 +24,8 @@ import psutil
 from histories import BEGIN_US, YEAR_US, Events, Values, webhook
 from offline import caught_up
 
+from caraway.apps.demo.embedded import data_folder, running_stack
 from caraway.client import Client
-from caraway.demo.embedded import data_folder, running_stack
 from caraway.featuresets import Featureset, featureset
 from caraway.featuresets import feature as F
 

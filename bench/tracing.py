@@ -28,8 +28,8 @@ URL = "http://127.0.0.1:9/v1/traces"
 
 def measured(queries: int, share: float | None) -> float:
     """Return the microseconds of processor time of a query."""
-    from tests.unit.server import test_answers as answers  # noqa: PLC0415 (from the checkout that is measured)
-    from tests.unit.server.test_access import Headers  # noqa: PLC0415
+    from tests.unit.apps.server import test_answers as answers  # noqa: PLC0415 (from the checkout that is measured)
+    from tests.unit.apps.server.test_access import Headers  # noqa: PLC0415
 
     make = getattr(answers, "make_app", None)
     if make is None:
@@ -37,7 +37,7 @@ def measured(queries: int, share: float | None) -> float:
     elif share is None:
         app = make()
     else:
-        from caraway.server.tracing.otel import OtelTracer  # noqa: PLC0415 (a checkout may not have it)
+        from caraway.apps.server.tracing.otel import OtelTracer  # noqa: PLC0415 (a checkout may not have it)
 
         app = make(OtelTracer(URL, share, "bench"))
     body = json.dumps(answers.QUERY).encode()

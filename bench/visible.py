@@ -23,15 +23,15 @@ from reports import publish
 from rich.table import Table
 from services import services
 
-from caraway.cli.output import out
-from caraway.config.settings import Settings
+from caraway.apps.cli.output import out
+from caraway.apps.stack import ports
+from caraway.apps.stack.programs import ServerProgram
 from caraway.dtypes.types import DATETIME, INT
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, Metadata
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
-from caraway.stack import ports
-from caraway.stack.programs import ServerProgram
+from caraway.process.settings.settings import Settings
 from caraway.state.listening import CHANNEL
 from tests.alone import running
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from caraway.children.logs import quote
-from caraway.children.part import Part
-from caraway.children.process import start, stop
-from caraway.children.progress import ProgressTimeout, signs_of
-from caraway.stack.errors import PartFailedError
+from caraway.apps.stack.errors import PartFailedError
+from caraway.process.children.logs import quote
+from caraway.process.children.part import Part
+from caraway.process.children.process import start, stop
+from caraway.process.children.progress import ProgressTimeout, signs_of
 
 # A part that has become ready is noticed within this time.
 POLL_SECONDS = 0.05

@@ -15,7 +15,7 @@ from tests.timeouts import scale_timeout
 
 register_profiles()
 # These tests are collected where they are imported.
-pytest.register_assert_rewrite("tests.unit.sinks.table_contract", "tests.integration.tables.reading_contract")
+pytest.register_assert_rewrite("tests.unit.dataplane.sinks.table_contract", "tests.integration.tables.reading_contract")
 # JVMs of tests live for a minute or two, and Java's better compiler takes longer than that to pay: a broker that starts
 # and stops takes 4.0 s of the processor's time without it, and 6.4 with it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")

@@ -16,12 +16,12 @@ from typing import Any
 
 import typer
 
-from caraway.cli import app
-from caraway.cli.explain_query import PlanByDefault
-from caraway.cli.lazy import LazyGroup
+from caraway.apps.cli import app
+from caraway.apps.cli.explain_query import PlanByDefault
+from caraway.apps.cli.lazy import LazyGroup
 
 ROOT = Path(__file__).parents[1]
-README_OF_PROJECTS = ROOT / "src" / "caraway" / "cli" / "project" / "README.md.template"
+README_OF_PROJECTS = ROOT / "src" / "caraway" / "apps" / "cli" / "project" / "README.md.template"
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -43,7 +43,7 @@ RUN_BY = {
     'pip install "$(ls wheels/': "tests/integration/installed/test_wheel.py::test_a_project_commits_with_the_wheel",
     "python3 -m venv": "tests/integration/installed/test_wheel.py::test_a_project_commits_with_the_wheel",
     # The blanks before the comment are those of the README of a new project.
-    "pytest    ": "tests/unit/cli/test_init.py::test_the_test_of_the_project_passes",
+    "pytest    ": "tests/unit/apps/cli/test_init.py::test_the_test_of_the_project_passes",
     "NOW=$(date": "tests/integration/server/test_init_project.py::test_the_readme_of_a_new_project",
     ".venv/bin/python -m examples.orders": (
         "tests/e2e/test_orders.py::test_a_captured_table_and_orders_become_features_and_a_delta_table"

@@ -2,9 +2,9 @@
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from caraway.topics.blocks import is_block, split
-from caraway.topics.identity import position_ids
-from caraway.topics.ranges import messages_between
+from caraway.dataplane.topics.blocks import is_block, split
+from caraway.dataplane.topics.identity import position_ids
+from caraway.dataplane.topics.ranges import messages_between
 from tests.timeouts import deadline_in
 
 READ_S = 60.0

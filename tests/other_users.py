@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.functions.confinement import places
+from caraway.process.confinement import places
 
 
 def python_for_all() -> str:

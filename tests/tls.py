@@ -1,6 +1,6 @@
 """The certificate authorities of tests' own HTTP clients."""
 
-from caraway.addresses.authorities import authorities
+from caraway.process.authorities import authorities
 
 #: Each client of httpx that isn't given them would read them anew, also one for plain HTTP.
 TLS = authorities()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from caraway.config.settings import load_settings
+from caraway.process.settings.settings import load_settings
 
 VERSION = "0.67.0"
 PREPARE = Path(__file__).with_name("prepare.py")

@@ -16,9 +16,9 @@ from typing import Any
 import pandas as pd
 from deltalake import DeltaTable
 
-from caraway.cli.output import out
+from caraway.apps.cli.output import out
+from caraway.apps.demo.embedded import data_folder, running_stack
 from caraway.client import Client
-from caraway.demo.embedded import data_folder, running_stack
 from examples.orders.services import BUCKET, running_systems
 from examples.orders.shop import Shop
 

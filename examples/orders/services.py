@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from caraway.children.part import Part
-from caraway.children.process import start, stop
-from caraway.config.settings import load_settings
-from caraway.stack import ports
-from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka
-from caraway.stack.postgres import EmbeddedPostgres
+from caraway.apps.stack import ports
+from caraway.apps.stack.jars import ensure_jars
+from caraway.apps.stack.kafka import EmbeddedKafka
+from caraway.apps.stack.postgres import EmbeddedPostgres
+from caraway.process.children.part import Part
+from caraway.process.children.process import start, stop
+from caraway.process.settings.settings import load_settings
 
 BUCKET = "shop"
 # Postgres keeps in its log what logical replication needs.

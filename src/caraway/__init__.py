@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from caraway.deferred import deferred
+from caraway.process.deferred import deferred
 
 if TYPE_CHECKING:
     from caraway import client, connectors

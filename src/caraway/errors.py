@@ -19,7 +19,7 @@
     ├── NotServedError               rows or a commit aren't served yet (also a TimeoutError)
     └── UnavailableError             a part that is needed doesn't answer; trying again may help
 
-`code` is stable and meant for programs; `caraway.server` maps each error to an HTTP status.
+`code` is stable and meant for programs; `caraway.apps.server` maps each error to an HTTP status.
 """
 
 import reprlib

@@ -9,7 +9,7 @@ from tests.documented_commands import PAGES, README_OF_PROJECTS, ROOT, RUN_BY, D
 
 WORKFLOWS = (
     ROOT / "examples" / "github-actions" / "caraway.yml",
-    ROOT / "src" / "caraway" / "cli" / "project" / "workflow.yaml.template",
+    ROOT / "src" / "caraway" / "apps" / "cli" / "project" / "workflow.yaml.template",
 )
 
 

@@ -15,9 +15,8 @@ _TEST = re.compile(r"`((?:tests/[\w/]+\.py|…)(?:::\w+)?)`")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 SERVER = "tests/integration/server"
-FUNCTIONS = "tests/unit/functions"
 LIMITS = f"{SERVER}/test_open_doors_limits.py"
-CONFINED = f"{FUNCTIONS}/confinement/test_confinement.py"
+CONFINED = "tests/unit/process/confinement/test_confinement.py"
 # The findings of the security reviews, with the tests of each; or, if it is open, how a sentence of the section "What
 # is not defended" begins or goes on.
 FINDINGS: dict[str, tuple[str, ...]] = {
@@ -34,9 +33,9 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         f"{CONFINED}::test_a_function_changes_nothing_about_files_but_their_content",
     ),
     "F6 functions in one process": (
-        f"{FUNCTIONS}/extractors/test_pool.py::test_a_function_reaches_no_function_of_another_commit",
-        f"{FUNCTIONS}/pipelines/test_children.py::test_a_function_reaches_no_function_of_another_job",
-        f"{FUNCTIONS}/sources/test_calls.py::test_a_function_reaches_no_other_function_of_a_webhook",
+        "tests/unit/compute/extractors/test_pool.py::test_a_function_reaches_no_function_of_another_commit",
+        "tests/unit/dataplane/streams/functions/test_children.py::test_a_function_reaches_no_function_of_another_job",
+        "tests/unit/dataplane/sources/functions/test_calls.py::test_a_function_reaches_no_other_function_of_a_webhook",
     ),
     "F7 branches as limits": (f"{SERVER}/test_access.py::test_a_branch_is_a_limit",),
     "F8 roles for other clouds": (
@@ -53,58 +52,60 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         f"{SERVER}/test_reach.py::test_the_server_s_identity_is_shown_for_no_definition_without_keys",
     ),
     "F13 tags of definitions": (
-        "tests/unit/server/test_definitions.py::test_what_may_not_be_seen_is_neither_listed_nor_described",
+        "tests/unit/apps/server/test_definitions.py::test_what_may_not_be_seen_is_neither_listed_nor_described",
     ),
     "F14 tags on the way": ("tests/unit/graph/test_lineage.py::test_tags_of_fields_follow_their_columns",),
     "F15 memory of functions": (
         f"{CONFINED}::test_functions_die_first_when_the_memory_of_the_machine_runs_out",
-        f"{FUNCTIONS}/confinement/test_values.py::test_no_message_takes_more_memory_than_was_counted",
+        "tests/unit/process/confinement/test_values.py::test_no_message_takes_more_memory_than_was_counted",
     ),
-    "F16 no TLS": ("tests/unit/server/test_tls.py::test_clients_verify_the_server",),
+    "F16 no TLS": ("tests/unit/apps/server/test_tls.py::test_clients_verify_the_server",),
     "F17 ports taken by others": (
         "tests/integration/stack/test_parts.py::test_an_impostor_on_the_port_of_postgres_gets_no_password",
         "Another user of the machine can take a port",
     ),
     "F18 the token as a cookie": (
         "tests/integration/server/test_sessions.py::test_a_session_is_no_token_and_all_servers_know_it_at_once",
-        "tests/unit/console/test_pages.py::test_a_cookie_has_the_id_of_a_session_that_scripts_and_other_sites_cannot_read",
+        "tests/unit/apps/server/console/test_pages.py::test_a_cookie_has_the_id_of_a_session_that_scripts_and_other_sites_cannot_read",
     ),
     "F19 capabilities": (f"{CONFINED}::test_no_capability_is_left_but_to_read_pythons_files",),
     "F20 the folder of the start": (f"{CONFINED}::test_the_folder_in_which_the_platform_was_started_is_out_of_reach",),
     "F21 repeated requests read topics": (
-        "tests/unit/ingest/test_requests.py::test_a_flood_of_repeated_requests_takes_no_threads_of_others",
-        "tests/unit/ingest/test_requests.py::test_no_header_has_topics_read_for_longer_than_a_day",
+        "tests/unit/dataplane/ingest/test_requests.py::test_a_flood_of_repeated_requests_takes_no_threads_of_others",
+        "tests/unit/dataplane/ingest/test_requests.py::test_no_header_has_topics_read_for_longer_than_a_day",
     ),
     "F22 secrets on a command line": (
         "tests/integration/spark/test_gateway.py::test_no_setting_of_spark_is_in_the_command",
     ),
     "L1 output of functions": (f"{CONFINED}::test_what_was_printed_into_the_log_cannot_be_overwritten",),
     "L2 a silent caller of the port of secrets": (
-        "tests/unit/secrets/test_port.py::test_callers_who_stay_silent_keep_nobody_from_secrets",
+        "tests/unit/process/secrets/test_port.py::test_callers_who_stay_silent_keep_nobody_from_secrets",
     ),
     "L3 health for strangers": (
-        "tests/unit/server/test_answers.py::test_only_callers_with_a_token_get_the_reasons_of_bad_health",
+        "tests/unit/apps/server/test_answers.py::test_only_callers_with_a_token_get_the_reasons_of_bad_health",
     ),
     "L4 a tool that runs code": (
-        "tests/unit/mcp/test_serving.py::test_only_the_tool_that_runs_code_is_not_announced_as_one_that_reads",
+        "tests/unit/apps/mcp/test_serving.py::test_only_the_tool_that_runs_code_is_not_announced_as_one_that_reads",
     ),
     "L5 folders of others": (
-        "tests/unit/stack/test_folder.py::test_a_folder_of_another_user_is_refused_with_the_remedy",
+        "tests/unit/apps/stack/test_folder.py::test_a_folder_of_another_user_is_refused_with_the_remedy",
     ),
     "L6 a token to whoever listens": (
         "tests/unit/client/test_discovery.py::test_the_token_of_the_environment_goes_to_nobody_without_an_address",
     ),
     "L7 lost counts of refusals": (
-        "tests/unit/server/test_access.py::test_refusals_that_could_not_be_written_are_written_later",
+        "tests/unit/apps/server/test_access.py::test_refusals_that_could_not_be_written_are_written_later",
     ),
     "L8 positions ahead of topics": ("positions of sources and indexes in Postgres are then ahead",),
     "L9 archives after a power failure": (
         "tests/faults/test_power.py::test_what_the_archive_says_that_it_has_survives",
     ),
     "L10 records that indexes skip": ("A record that an index can't apply is skipped",),
-    "L11 places that keep erased rows": ("tests/unit/erasure/test_remaining.py::test_the_places_of_every_dataset",),
+    "L11 places that keep erased rows": (
+        "tests/unit/apps/server/erasure/test_remaining.py::test_the_places_of_every_dataset",
+    ),
     "L12 passwords in definitions": (
-        "tests/unit/secrets/test_references.py::test_a_password_in_clear_is_warned_of_and_never_shown",
+        "tests/unit/graph/secrets/test_references.py::test_a_password_in_clear_is_warned_of_and_never_shown",
     ),
     "L13 clones by tags of another commit": ("A clone of a branch is checked by the tags",),
     "L14 root in the containers": (
@@ -114,7 +115,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "L16 connections held by strangers": ("A stranger who opens connections",),
     "L17 a key that wasn't written": ("tests/faults/test_power.py::test_the_keys_of_secrets_survive",),
     "L18 calls that nobody thought of": (
-        f"{FUNCTIONS}/confinement/test_seccomp.py::test_no_call_is_allowed_that_no_table_has",
+        "tests/unit/process/confinement/test_seccomp.py::test_no_call_is_allowed_that_no_table_has",
     ),
 }
 

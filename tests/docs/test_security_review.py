@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from caraway.server.http.endpoints import Endpoint, Permission, Scope
-from caraway.server.pages.surface import PAGES
-from caraway.server.surface import ENDPOINTS
+from caraway.apps.server.http.endpoints import Endpoint, Permission, Scope
+from caraway.apps.server.pages.surface import PAGES
+from caraway.apps.server.surface import ENDPOINTS
 from caraway.state.permissions import Mode
 from tests.markdown import DOCS
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.testing import MockClient
 from tests.markdown import DOCS, run_page
 

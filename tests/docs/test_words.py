@@ -32,9 +32,14 @@ class Former:
     under: tuple[str, ...] = FOLDERS
 
 
-INDEX = ("src/caraway/index", "tests/unit/index", "tests/unit/sharding")
-SPARK = ("jvm", "src/caraway/spark", "src/caraway/functions/pipelines", "tests/unit/spark")
-PARTITIONS = ("src/caraway/sharding",)
+INDEX = ("src/caraway/dataplane/index", "tests/unit/dataplane/index", "tests/unit/dataplane/index/sharding")
+SPARK = (
+    "jvm",
+    "src/caraway/dataplane/streams/spark",
+    "src/caraway/dataplane/streams/functions",
+    "tests/unit/dataplane/streams/spark",
+)
+PARTITIONS = ("src/caraway/dataplane/index/sharding",)
 CONTROL = tuple(
     f"{root}{part}"
     for root in ("src/caraway/", "tests/unit/", "tests/integration/")
@@ -52,10 +57,20 @@ FORMER = (
     Former("lost runs?", "failed attempt"),
     Former("stretch(?:es)?", "interval"),
     # The file of the shared counters.
-    Former("boards?", "shared counters", kept=(r"\.board\b", "keyboard", "dashboard"), under=("src/caraway/index",)),
+    Former(
+        "boards?",
+        "shared counters",
+        kept=(r"\.board\b", "keyboard", "dashboard"),
+        under=("src/caraway/dataplane/index",),
+    ),
     Former("outlets?", "writer of emissions", under=INDEX),
     Former("stale groups?|make stale", "dirty group"),
-    Former("turns", "change points", kept=("returns", r"# Turns signed", "turns out"), under=("src/caraway/index",)),
+    Former(
+        "turns",
+        "change points",
+        kept=("returns", r"# Turns signed", "turns out"),
+        under=("src/caraway/dataplane/index",),
+    ),
     Former("neighbours?", "adjacent row", under=(*SPARK, *INDEX)),
     Former("followers?", "fan-out of versions", under=("jvm",)),
     Former("news", "fan-out of versions", under=SPARK),
@@ -93,7 +108,12 @@ FORMER = (
         "standings?",
         "branch heads, shard progress",
         kept=(r"\bindex_standings\b",),
-        under=("src/caraway/state", "src/caraway/control", "src/caraway/engine/", *PARTITIONS),
+        under=(
+            "src/caraway/state",
+            "src/caraway/apps/server/control",
+            "src/caraway/dataplane/streams/engine/",
+            *PARTITIONS,
+        ),
     ),
     Former("tend(?:s|ed)?", "reconcile"),
     Former("(?:make|require) lives?|live of", "served graph"),
@@ -104,13 +124,23 @@ FORMER = (
         "level",
         "caught up",
         kept=('"level"', "isolation_level"),
-        under=("src/caraway/state", "src/caraway/cluster", "src/caraway/control", "docs/control.md"),
+        under=(
+            "src/caraway/state",
+            "src/caraway/state/ownership",
+            "src/caraway/apps/server/control",
+            "docs/control.md",
+        ),
     ),
     Former(
         "holders?",
         "owner",
         kept=(r"\bleases\.c\.holder\b", '"holder"', r"\bholder="),
-        under=("src/caraway/state", "src/caraway/cluster", "src/caraway/control", "src/caraway/engine/"),
+        under=(
+            "src/caraway/state",
+            "src/caraway/state/ownership",
+            "src/caraway/apps/server/control",
+            "src/caraway/dataplane/streams/engine/",
+        ),
     ),
     Former("feast door", "Feast endpoint"),
 )

@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from caraway.children.part import PartState, PartStatus
+from caraway.apps.demo.agreement import Agreement
+from caraway.apps.demo.example import Flights, load_example
+from caraway.apps.demo.replay import replay
+from caraway.apps.demo.settle import AgreementCheck, settle
+from caraway.apps.stack.stack import Stack
 from caraway.client import Client, find_server
-from caraway.config.settings import load_settings
-from caraway.demo.agreement import Agreement
-from caraway.demo.example import Flights, load_example
-from caraway.demo.replay import replay
-from caraway.demo.settle import AgreementCheck, settle
-from caraway.stack.stack import Stack
+from caraway.process.children.part import PartState, PartStatus
+from caraway.process.settings.settings import load_settings
 from tests.timeouts import deadline_in, scaled
 
 HERE = Path(__file__).parent

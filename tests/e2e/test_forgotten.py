@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from caraway import F, dataset, featureset, field, meta, pipeline
+from caraway.apps.stack.stack import Stack
 from caraway.client import Client, find_server
-from caraway.config.settings import Settings, load_settings
 from caraway.connectors import Webhook, source
 from caraway.datasets import Count, Dataset, LastK, Sum
 from caraway.dtypes import Continuous
 from caraway.lib import inputs
-from caraway.stack.stack import Stack
+from caraway.process.settings.settings import Settings, load_settings
 from tests.timeouts import deadline_in
 from tests.tls import TLS
 

@@ -17,7 +17,9 @@ from tests.tls import TLS
 OLD_S = 8.0
 
 
-@pytest.mark.full(reason="kills and recovers an engine for a minute; tests/unit/server/test_freshness.py has the laws")
+@pytest.mark.full(
+    reason="kills and recovers an engine for a minute; tests/unit/apps/server/test_freshness.py has the laws"
+)
 def test_a_killed_engine_makes_the_datasets_behind_it_old(world: World, client: Client) -> None:
     world.ensure(0)
     client.wait(timeout=300, progress=False)

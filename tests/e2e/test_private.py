@@ -17,12 +17,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from caraway import dataset, extractor, featureset, field, meta, pipeline
+from caraway.apps.stack.folder import DataFolder
+from caraway.apps.stack.report import report_stack
 from caraway.client import Client
 from caraway.connectors import Webhook, source
 from caraway.datasets import Dataset
 from caraway.lib import inputs, outputs
-from caraway.stack.folder import DataFolder
-from caraway.stack.report import report_stack
 from tests.e2e.conftest import World
 from tests.timeouts import deadline_in
 

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.client import Client, find_server
 from tests.e2e.conftest import World
 from tests.e2e.pipes import definitions

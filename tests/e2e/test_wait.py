@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from caraway.apps.demo.settle import AgreementCheck
 from caraway.client import Client
-from caraway.demo.settle import AgreementCheck
 from caraway.errors import NotServedError
 from tests.e2e.conftest import World
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from caraway.graph.operators import JoinKind
-from caraway.plan.model import JobPlan
+from caraway.graph.plan.model import JobPlan
 from tests.integration.conftest import lasting_session, postgres, postgres_server, spark
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model

@@ -1,4 +1,4 @@
-"""An engine as `python -m caraway.engine` runs it, which writes down its steps and kills itself before a chosen one.
+"""An engine as its program runs it, which writes down its steps and kills itself before a chosen one.
 
 The steps are found at its connection to Postgres; the product knows nothing of it. A step is named by its statement,
 and a commit by the statement before it, so that those that come again every second have one name.
@@ -13,7 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine.default import DefaultDialect
 
-from caraway.engine.__main__ import main
+from caraway.dataplane.streams.engine.__main__ import main
 
 # The name of a step, at which to die; steps are written down while it is there.
 ORDER, TAKEN, DIED = "order", "taken", "died"

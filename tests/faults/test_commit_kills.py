@@ -14,17 +14,17 @@ import pandas as pd
 import pytest
 
 from caraway import F, dataset, featureset, field, pipeline
+from caraway.apps.server.control.service import CommitService
+from caraway.apps.stack import ports
+from caraway.apps.stack.postgres import EmbeddedPostgres
 from caraway.client import Client
 from caraway.connectors import Webhook, source
-from caraway.control.service import CommitService
 from caraway.datasets import Dataset, Sum
 from caraway.dtypes import Continuous
 from caraway.expr import col
 from caraway.featuresets import Featureset
 from caraway.graph.wire.graphs import CommitRequest
 from caraway.lib import inputs
-from caraway.stack import ports
-from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state.migrate import migrate
 from tests.alone import running
 from tests.faults import dying_engine

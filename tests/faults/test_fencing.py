@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from caraway.engine.engine import EXIT_FENCED
+from caraway.dataplane.streams.engine.engine import EXIT_FENCED
 from tests.faults.conftest import Traffic
 from tests.integration.engine import member_process
 from tests.integration.engine.rig import Rig

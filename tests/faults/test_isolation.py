@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from caraway.dataplane.streams.functions.children import Limits, limits_conf
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.dataplane.streams.spark.letters import LetterCount
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.dtypes.types import INT
-from caraway.functions.capture.shipping import python_function
-from caraway.functions.pipelines.children import Limits, limits_conf
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.operators import AssignFunction, FilterFunction, Input
-from caraway.plan.model import JobPlan
-from caraway.spark.jobs import start_job
-from caraway.spark.letters import LetterCount
-from caraway.topics.admin import ensure_topics
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.graph.plan.model import JobPlan
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import SOURCES, Case

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from caraway.objects.folder import ObjectFolder
-from caraway.private_files import kept_password
-from caraway.secrets.keyring import add_key, open_keyring
+from caraway.dataplane.objects.folder import ObjectFolder
+from caraway.process.private_files import kept_password
+from caraway.process.secrets.keyring import add_key, open_keyring
 from tests.services.power import Power, powered
-from tests.unit.archive.test_tables import offsets, opened, records
+from tests.unit.dataplane.archive.test_tables import offsets, opened, records
 
 pytestmark = pytest.mark.full(reason="a file system of its own, for which a package of Debian is fetched once")
 

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from caraway.server.pages.session import FORM
+from caraway.apps.server.pages.session import FORM
 from tests.fuzz.valid import ARROW, JSON, Valid, arrow_bytes
 
 # A body with its headers.

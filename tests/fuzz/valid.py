@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 import orjson
 import pyarrow as pa
 
+from caraway.apps.server.pages.session import FORM
+from caraway.apps.server.pages.surface import PAGES
+from caraway.compute.profiles.tables import profiled
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
-from caraway.profiles.tables import profiled
-from caraway.server.pages.session import FORM
-from caraway.server.pages.surface import PAGES
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 API = "/api/v1"
 JSON = "application/json"

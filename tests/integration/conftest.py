@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from caraway.stack.jars import JarSet
+from caraway.apps.stack.jars import JarSet
 from caraway.state.database import connect
 from tests.integration.databases import EMPTY, new_database, running_postgres
 from tests.integration.spark import broker as brokers

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from caraway.stack import ports
-from caraway.stack.postgres import EmbeddedPostgres
+from caraway.apps.stack import ports
+from caraway.apps.stack.postgres import EmbeddedPostgres
 from caraway.state.migrate import migrate
 from tests.alone import running
 

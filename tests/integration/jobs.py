@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from caraway.cluster.members import ENGINES, Member
-from caraway.config.settings import Settings
-from caraway.engine.driver import Driver
-from caraway.engine.engine import Engine
-from caraway.spark.java import jvm_of, jvm_process
+from caraway.dataplane.streams.engine.driver import Driver
+from caraway.dataplane.streams.engine.engine import Engine
+from caraway.dataplane.streams.spark.java import jvm_of, jvm_process
+from caraway.process.settings.settings import Settings
 from caraway.state.database import connect
+from caraway.state.ownership.members import ENGINES, Member
 from caraway.state.registry import JobRegistry
 from tests.timeouts import scaled
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from caraway.compute.reference.engine import LocalEngine
+from caraway.dataplane.index.storage.keys import SIGN
+from caraway.dataplane.topics.codec import RETRACT, RecordCodec
 from caraway.dtypes.types import INT
-from caraway.engine_local.engine import LocalEngine
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Aggregate
+from caraway.graph.plan.model import IndexPlan, RecordSchema
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.storage.keys import SIGN
 from caraway.offline.spark.dividing import RECORDS_BYTES
-from caraway.plan.model import IndexPlan, RecordSchema
-from caraway.topics.codec import RETRACT, RecordCodec
 from tests.messages import positions_of
 from tests.parity.graphs import derived, oracle
 from tests.parity.traffic import Part, Traffic

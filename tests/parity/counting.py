@@ -16,14 +16,14 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from caraway.compute.profiles.columns import ColumnProfile
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.positions import TopicEnds, is_behind
 from caraway.errors import UnavailableError
-from caraway.monitoring.quality.follower import FOLDER, QualityFollower
-from caraway.monitoring.quality.store import QualityStore
-from caraway.plan.model import CheckPlan
-from caraway.profiles.columns import ColumnProfile
+from caraway.graph.plan.model import CheckPlan
+from caraway.offline.monitoring.quality.follower import FOLDER, QualityFollower
+from caraway.offline.monitoring.quality.store import QualityStore
 from caraway.state.database import connect
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.positions import TopicEnds, is_behind
 from tests.messages import positions_of
 from tests.parity.comparing import Difference
 from tests.parity.plain_checks import outcome

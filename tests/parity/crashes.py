@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
+from caraway.dataplane.streams.engine.engine import EXIT_JVM_DIED
+from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dtypes.types import FLOAT, INT, STRING, ListType, optional
-from caraway.engine.engine import EXIT_JVM_DIED
-from caraway.functions.capture.shipping import python_function
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.operators import (
     Aggregate,
     AssignFunction,
@@ -31,9 +32,8 @@ from caraway.graph.operators import (
     Operator,
     Union,
 )
+from caraway.graph.plan.model import JobPlan
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
-from caraway.plan.model import JobPlan
-from caraway.topics.codec import RecordCodec
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark.broker import Broker
 from tests.parity.comparing import Difference, Expected, differing, expectations

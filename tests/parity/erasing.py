@@ -11,17 +11,17 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from caraway.archive.store.columns import columns_of
-from caraway.archive.store.model import archived_topics, table_path
-from caraway.archive.store.reading import ArchivedTopics, cuts_now
-from caraway.archive.store.tables import ArchiveTable
-from caraway.erasure.keys import ErasedKeys, erasure_of
+from caraway.compute.query.model import Rows
+from caraway.dataplane.archive.store.columns import columns_of
+from caraway.dataplane.archive.store.model import archived_topics, table_path
+from caraway.dataplane.archive.store.reading import ArchivedTopics, cuts_now
+from caraway.dataplane.archive.store.tables import ArchiveTable
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.erased_keys import ErasedKeys, erasure_of
+from caraway.dataplane.topics.ids import topic_id
+from caraway.graph.plan.model import Column, IndexPlan
 from caraway.offline.history.replayed import ReplayedIndex
 from caraway.offline.reader import OfflineReader
-from caraway.plan.model import Column, IndexPlan
-from caraway.query.model import Rows
-from caraway.topics.codec import RecordCodec
-from caraway.topics.ids import topic_id
 from tests.integration.archive.archiving import archive_all
 from tests.parity.comparing import (
     Difference,

@@ -5,24 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from caraway.archive.store.model import archived_topics
-from caraway.archive.store.reading import ArchivedTopics, cuts_now
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.query.model import Instants, QueryReader, Rows
+from caraway.compute.why.explaining import Question, bits, explain
+from caraway.compute.why.lookups import Asked, Listing, explain_lookup
+from caraway.compute.why.model import MAX_LISTED, Lookup
+from caraway.compute.why.parts import Histories, all_shown
+from caraway.compute.why.recomputing import listed_values, recompute
+from caraway.dataplane.archive.store.model import archived_topics
+from caraway.dataplane.archive.store.reading import ArchivedTopics, cuts_now
+from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dtypes.types import optional
 from caraway.dtypes.values import to_json
-from caraway.erasure.keys import ErasedKeys
 from caraway.errors import CarawayError
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, FeatureSpec, Graph, LookupExtractor
 from caraway.offline.narrowing import KeyRecords
 from caraway.offline.why.histories import TopicHistories
 from caraway.offline.why.messages import TopicMessages
 from caraway.offline.why.sources import SourceRecords
-from caraway.query.catalog import Catalog
-from caraway.query.model import Instants, QueryReader, Rows
-from caraway.why.explaining import Question, bits, explain
-from caraway.why.lookups import Asked, Listing, explain_lookup
-from caraway.why.model import MAX_LISTED, Lookup
-from caraway.why.parts import Histories, all_shown
-from caraway.why.recomputing import listed_values, recompute
 from tests.parity.comparing import (
     Difference,
     Expected,
@@ -50,7 +50,7 @@ class ServedReader(QueryReader):
         self._index, self._part, self._catalog = index, part, catalog
 
     def read(self, source: str, keys: Sequence[Key], at_us: Instants, columns: Sequence[str], /) -> Rows:
-        """Read rows; see `caraway.query.model.Reader.read`."""
+        """Read rows; see `caraway.compute.query.model.Reader.read`."""
         plan, names = self._part.index(source), self._catalog.dataset(source).keys
         encoded = [encoded_key(plan, dict(zip(names, key, strict=True))) for key in keys]
         return self._index.read(plan, encoded, at_us, columns)

@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 
 from caraway.dtypes.types import BOOL, FLOAT, INT, STRING, DataType, base_type, is_optional, optional
-from caraway.functions.capture.shipping import python_function
-from caraway.functions.tracing.frames import trace_column, trace_filter
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.operators import AssignFunction, FilterFunction, Operator, Transform
+from caraway.graph.tracing.frames import trace_column, trace_filter
 
 Function = Callable[[pd.DataFrame], Any]
 

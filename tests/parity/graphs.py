@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from caraway.compute.reference.changes import SourceChange
+from caraway.compute.reference.engine import LocalEngine
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -26,17 +28,15 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.engine_local.changes import SourceChange
-from caraway.engine_local.engine import LocalEngine
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Operator
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.schemas import datasets_read, schema_of
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, Metadata, PipelineSpec
 from caraway.graph.trees import is_terminal
 from caraway.graph.validation.graphs import validate
-from caraway.plan.planner import plan_graph
 from tests.parity.steps import Place, maker_of, start
 from tests.parity.traces import Arrival, trace
 

@@ -10,15 +10,15 @@ from multiprocessing.managers import BaseManager, RemoteError
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from caraway.erasure.keys import ErasedKeys
-from caraway.index.feeding.tail import every_partition
-from caraway.index.feeding.worker import IndexStatus, IndexWorker, merged
-from caraway.index.reader import IndexReader, kafka_key
-from caraway.index.records.max_event_time import stored_max_event_time
-from caraway.index.storage.store import IndexStore
-from caraway.index.windows.windows import Elsewhere
-from caraway.plan.model import IndexPlan
-from caraway.sharding.keys import is_divided, shard_of
+from caraway.dataplane.index.feeding.tail import every_partition
+from caraway.dataplane.index.feeding.worker import IndexStatus, IndexWorker, merged
+from caraway.dataplane.index.reader import IndexReader, kafka_key
+from caraway.dataplane.index.records.max_event_time import stored_max_event_time
+from caraway.dataplane.index.sharding.keys import is_divided, shard_of
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.index.windows.windows import Elsewhere
+from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.graph.plan.model import IndexPlan
 
 #: Errors of a call to a process that was killed or isn't there yet.
 AWAY = (EOFError, ConnectionError, BrokenPipeError, RemoteError)

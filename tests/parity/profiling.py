@@ -10,11 +10,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from caraway.monitoring.quality.profiling import profiled_kinds
-from caraway.plan.model import CheckPlan
-from caraway.profiles.columns import ColumnProfile
-from caraway.profiles.kinds import Kind
-from caraway.profiles.tables import DELAY, Profile
+from caraway.compute.profiles.columns import ColumnProfile
+from caraway.compute.profiles.kinds import Kind
+from caraway.compute.profiles.tables import DELAY, Profile
+from caraway.graph.plan.model import CheckPlan
+from caraway.offline.monitoring.quality.profiling import profiled_kinds
 from caraway.state.tables import quality_profiles
 from tests.parity.comparing import Difference
 from tests.parity.traffic import Part

@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from caraway.engine.jobs import brief
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import JobPlan
-from caraway.spark.jobs import start_job
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.streams.engine.jobs import brief
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.graph.plan.model import JobPlan
 from caraway.state.migrate import migrate
 from tests.integration.databases import new_database, running_postgres
 from tests.integration.spark.broker import Broker, running_broker

@@ -17,10 +17,10 @@ from unittest.mock import patch
 
 import msgspec
 
-from caraway.engine_local import pipelines
-from caraway.engine_local.engine import LocalEngine
-from caraway.engine_local.operators.joins import join_tables
-from caraway.engine_local.tables import Key, Relation, Table, Version, begin_of, key_of
+from caraway.compute.reference import pipelines
+from caraway.compute.reference.engine import LocalEngine
+from caraway.compute.reference.operators.joins import join_tables
+from caraway.compute.reference.tables import Key, Relation, Table, Version, begin_of, key_of
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import Join
 from tests.parity.comparing import Difference, answered, columns_apart, rows_of

@@ -8,14 +8,14 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-from caraway.plan.model import GraphPlan, IndexPlan, TopicPlan
-from caraway.plan.planner import plan_graph
-from caraway.topics.admin import ensure_topics
-from caraway.topics.blocks import block_of
-from caraway.topics.codec import DELETE, PUT, RecordCodec
-from caraway.topics.connection import kafka_logger
-from caraway.topics.dead_letters import DEAD_LETTERS
-from caraway.topics.identity import position_id, position_ids
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.blocks import block_of
+from caraway.dataplane.topics.codec import DELETE, PUT, RecordCodec
+from caraway.dataplane.topics.connection import kafka_logger
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.topics.identity import position_id, position_ids
+from caraway.graph.plan.model import GraphPlan, IndexPlan, TopicPlan
+from caraway.graph.plan.planner import plan_graph
 from tests.messages import ends_of, messages_on
 from tests.parity.graphs import Case
 from tests.parity.indexing import Index

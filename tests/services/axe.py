@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from shutil import which
 
-from caraway.config.settings import load_settings
+from caraway.process.settings.settings import load_settings
 from tests.timeouts import scaled
 
 VERSION = "4.14.1"

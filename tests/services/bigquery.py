@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from google.auth import jwt
 
+from caraway.apps.stack import ports
 from caraway.graph.systems import BigQuerySystem
-from caraway.stack import ports
 from tests.services.module_server import ModuleServer
 
 PROJECT, DATASET = "my-project", "bees"

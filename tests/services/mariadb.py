@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from caraway.stack import ports
+from caraway.apps.stack import ports
 from tests.services.debian import NotInstalledError, cache, libraries, unpack
 from tests.services.killable import ServerProcess
 

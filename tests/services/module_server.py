@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from caraway.stack import ports
+from caraway.apps.stack import ports
 from tests.services.killable import KillableServer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from caraway.stack.ports import choose
+from caraway.apps.stack.ports import choose
 from tests.timeouts import deadline_in
 
 START_S = 20.0

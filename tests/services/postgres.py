@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from caraway.children.process import start, stop
-from caraway.stack import ports
-from caraway.stack.postgres import EmbeddedPostgres
+from caraway.apps.stack import ports
+from caraway.apps.stack.postgres import EmbeddedPostgres
+from caraway.process.children.process import start, stop
 from tests.timeouts import deadline_in
 
 # Changes can be captured from the log.

@@ -15,7 +15,7 @@ from typing import Any
 
 import redis
 
-from caraway.stack import ports
+from caraway.apps.stack import ports
 from tests.services.debian import NotInstalledError, cache, libraries, unpack
 from tests.services.killable import ServerProcess
 

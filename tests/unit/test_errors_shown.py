@@ -2,10 +2,10 @@
 
 import pytest
 
+from caraway.compute.query.inputs import cast_input
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, ListType, MapType, optional
 from caraway.dtypes.values import INPUTS, ROWS, cast
 from caraway.errors import InvalidInputError, quoted, shortened
-from caraway.query.inputs import cast_input
 
 LONG = "x" * 2_000_000
 

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import httpx
-from caraway.logs import configure_logging
+from caraway.process.logs import configure_logging
 
 configure_logging("debug")
 with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200))) as client:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caraway.errors import DefinitionError
-from caraway.patterns import searcher, whole
+from caraway.process.patterns import searcher, whole
 from tests.timeouts import scaled_now
 
 ATOMS = st.sampled_from(["a", "b", "é", "1", r"\d", r"\w", r"\s", ".", "[ab]", "[^a]", "[a-c1]", r"\.", r"\n", "(?:)"])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from caraway.errors import UnavailableError
-from caraway.recurring import Recurring
+from caraway.process.recurring import Recurring
 
 # The limit of each wait, which is reached only if the code is broken.
 TIMEOUT_S = 30.0

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGKILL
 
-from caraway.scratch import ScratchFolder, sweep
+from caraway.process.scratch import ScratchFolder, sweep
 
 OWNER = """
 import sys
 from pathlib import Path
-from caraway.scratch import ScratchFolder
+from caraway.process.scratch import ScratchFolder
 folder = ScratchFolder("test", Path(sys.argv[1]))
 (folder.path / "file").write_text("something")
 print(folder.path, flush=True)

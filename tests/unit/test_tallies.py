@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from caraway.tallies import MOST_NOTES, Notes, Times
+from caraway.process.tallies import MOST_NOTES, Notes, Times
 
 BOUNDS = (2**-10, 2**-7, 1.0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.thread_names import show_name
+from caraway.process.thread_names import show_name
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

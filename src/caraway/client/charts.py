@@ -10,11 +10,11 @@ from caraway.client.client import Client
 from caraway.client.extras import imported
 from caraway.client.plotting import INSTALL, SIZE
 from caraway.client.profiling import profile
+from caraway.compute.profiles.columns import ColumnProfile
+from caraway.compute.profiles.kinds import Kind
+from caraway.compute.profiles.tables import Profile
 from caraway.errors import InvalidInputError
 from caraway.featuresets.features import Feature
-from caraway.profiles.columns import ColumnProfile
-from caraway.profiles.kinds import Kind
-from caraway.profiles.tables import Profile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

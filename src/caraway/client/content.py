@@ -10,14 +10,14 @@ from caraway.client.arguments import dataset_name, name_list
 from caraway.client.caller import Caller
 from caraway.client.frames import row_frame
 from caraway.client.why import WhyInputs, question_of
+from caraway.compute.why.model import LISTED, Why, why_from_json
+from caraway.compute.why.waiting import TIMEOUT_S as WHY_TIMEOUT_S
+from caraway.compute.why.waiting import awaited
 from caraway.datasets.dataset import Dataset
 from caraway.featuresets.features import Feature
-from caraway.why.model import LISTED, Why, why_from_json
-from caraway.why.waiting import TIMEOUT_S as WHY_TIMEOUT_S
-from caraway.why.waiting import awaited
 
 if TYPE_CHECKING:
-    from caraway.profiles.tables import Profile
+    from caraway.compute.profiles.tables import Profile
 
 
 class Content(Caller):
@@ -144,7 +144,7 @@ class Content(Caller):
             UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
         """
         # It needs pyarrow, which takes longer to import than the client.
-        from caraway.profiles.tables import Profile  # noqa: PLC0415
+        from caraway.compute.profiles.tables import Profile  # noqa: PLC0415
 
         name = dataset_name(dataset, "dataset_profile")
         path = f"/drift/datasets/{name}/profile"
@@ -169,7 +169,7 @@ class Content(Caller):
             UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
         """
         # It needs pyarrow, which takes longer to import than the client.
-        from caraway.profiles.tables import Profile  # noqa: PLC0415
+        from caraway.compute.profiles.tables import Profile  # noqa: PLC0415
 
         params = {"feature": feature, "hours": str(hours), "reference": reference}
         answer = self._connection.request("GET", "/drift/profiles", self._headers(), params=params).json()
@@ -215,7 +215,7 @@ class Content(Caller):
         """
         # These need pyarrow, which takes longer to import than the client.
         from caraway.client.profiling import profile  # noqa: PLC0415
-        from caraway.profiles.tables import Profile  # noqa: PLC0415
+        from caraway.compute.profiles.tables import Profile  # noqa: PLC0415
 
         made = reference if isinstance(reference, Profile) else profile(reference)
         body = {"profile": base64.b64encode(made.to_bytes()).decode()}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 import orjson
 
-from caraway.addresses.authorities import authorities
 from caraway.client.response import TOO_MANY, V1_API, Response, no_answer, refusal
 from caraway.errors import RemoteError, UnavailableError
+from caraway.process.authorities import authorities
 
 # Time limits of a request, in seconds. They are long enough for a server that is busy with a commit. They don't delay
 # the error if the server's process is down, since its machine then refuses the connection at once.

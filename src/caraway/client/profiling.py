@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from caraway.client.training import TrainingSet, table_of
+from caraway.compute.profiles.comparing import FALSE_ALARMS, DriftReport, compared
+from caraway.compute.profiles.tables import Profile, profiled
 from caraway.errors import InvalidInputError
 from caraway.featuresets.features import Feature
 from caraway.graph.drift import DEFAULT_DRIFT, Drift
-from caraway.profiles.comparing import FALSE_ALARMS, DriftReport, compared
-from caraway.profiles.tables import Profile, profiled
 
 # The rows of a frame that are profiled at once.
 ROWS = 100_000

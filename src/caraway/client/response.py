@@ -11,7 +11,7 @@ from caraway.errors import RemoteError, UnavailableError
 V1_API = "/api/v1"
 BRANCH_HEADER = "X-Caraway-Branch"
 
-# The code of a server's answer for a path that doesn't exist (`caraway.server.http.errors`).
+# The code of a server's answer for a path that doesn't exist (`caraway.apps.server.http.errors`).
 UNKNOWN_PATH = "unknown_path"
 NOT_FOUND = 404
 

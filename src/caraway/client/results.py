@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 
 from caraway.client.response import Response
-from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError
 from caraway.graph.changes import Changes
+from caraway.process.displays import Table, html
 
 # The HTTP status of an answer that reports that no row was accepted.
 NONE_TAKEN = 422

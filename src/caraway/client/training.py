@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from caraway.client.batches import Array, Columns, array_batches, torch_dataset
 from caraway.client.progress import Progress
-from caraway.displays import Table, html
+from caraway.compute.profiles.tables import Profile, profiled
 from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError, RemoteError, UnavailableError
 from caraway.featuresets.features import Feature
-from caraway.profiles.tables import Profile, profiled
+from caraway.process.displays import Table, html
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from caraway.client.progress import Progress
 from caraway.client.response import Response
-from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, NotServedError
+from caraway.process.displays import Table, html
 
 # Seconds for which the server waits before it answers that something lags: in the first request, which is short so that
 # some progress is shown soon, and at most. Each request follows the chain of jobs anew from its first topic, so later

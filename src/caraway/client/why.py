@@ -6,10 +6,10 @@ from typing import Any
 
 from caraway.client import arguments
 from caraway.client.frames import json_value
+from caraway.compute.why.model import MAX_LISTED
 from caraway.dtypes.instants import instant_us, iso_instant
 from caraway.errors import InvalidInputError
 from caraway.featuresets.features import Feature
-from caraway.why.model import MAX_LISTED
 
 # The value of each input, by its feature or the feature's full name.
 WhyInputs = Mapping[Feature, Any] | Mapping[str, Any] | Mapping[Feature | str, Any]

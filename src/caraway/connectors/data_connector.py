@@ -9,7 +9,7 @@ from caraway.connectors.sampling import Sample
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.types import BOOL
 from caraway.errors import CommitError
-from caraway.functions.capture.shipping import python_function
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.connectors import Connector
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SinkSpec, SourceSpec

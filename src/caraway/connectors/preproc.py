@@ -12,7 +12,7 @@ from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, DataType, t
 from caraway.errors import CommitError, CommitTypeError, DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
 from caraway.expr.printer import print_node
-from caraway.functions.capture.shipping import python_function
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.sources import Computed, Constant
 from caraway.graph.sources import Ref as RefSpec
 

@@ -10,7 +10,7 @@ from caraway.graph.connectors import RedisConnector as RedisSpec
 from caraway.graph.systems import RedisSystem, SystemKind
 
 FORMATS = ("hash", "json")
-# The keys with the positions of sinks begin like this (`caraway.sinks.redis.rows`).
+# The keys with the positions of sinks begin like this (`caraway.dataplane.sinks.redis.rows`).
 POSITION = "caraway:"
 # Redis counts the time to live in milliseconds.
 SHORTEST_TTL_US = 1_000

@@ -10,7 +10,7 @@ from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotatio
 from caraway.dtypes.structs import take_as_struct
 from caraway.dtypes.types import DATE, DATETIME, DataType, OptionalType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.functions.capture.code_trees import fields_text
+from caraway.graph.capture.code_trees import fields_text
 from caraway.graph.specs import FieldSpec
 
 RESERVED = ("cls", "self", "fields", "key_fields", "on_demand", "timestamp_field", "fqn")

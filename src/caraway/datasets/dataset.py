@@ -14,7 +14,7 @@ from caraway.datasets.pipelines import Pipeline
 from caraway.dtypes.annotations import spell
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.functions.capture.captured import MEMBERS_ATTRIBUTE, members_of
+from caraway.graph.capture.captured import MEMBERS_ATTRIBUTE, members_of
 from caraway.graph.operators import Input
 from caraway.graph.runtime import DatasetHandle, bound_member
 from caraway.graph.schemas import schema_of_dataset

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from caraway.displays import Table, html
 from caraway.dtypes.durations import print_duration
 from caraway.dtypes.types import type_name
 from caraway.graph.specs import DatasetSpec, FieldSpec, Metadata
+from caraway.process.displays import Table, html
 
 
 def dataset_html(spec: DatasetSpec, metadata: Metadata, sources: Sequence[object]) -> str:

@@ -26,11 +26,11 @@ from caraway.dtypes.types import is_optional
 from caraway.dtypes.windows import Hopping, Session, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
-from caraway.functions.capture.shipping import python_function
-from caraway.functions.tracing.frames import trace_column, trace_filter
 from caraway.graph import operators as ops
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.functions import PythonFunction
 from caraway.graph.schemas import Schema, join_schema, require_not_terminal, step_schema, union_schema
+from caraway.graph.tracing.frames import trace_column, trace_filter
 
 if TYPE_CHECKING:
     from caraway.datasets.dataset import Dataset

@@ -8,8 +8,8 @@ from typing import Any, overload
 from caraway.datasets.groups import GroupBy
 from caraway.datasets.nodes import Node, including
 from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError
-from caraway.functions.capture.code_text import source_text
-from caraway.functions.capture.includes import included
+from caraway.graph.capture.code_text import source_text
+from caraway.graph.capture.includes import included
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.schemas import datasets_read, schema_differences
 from caraway.graph.specs import PipelineSpec

@@ -12,7 +12,7 @@ import pyarrow as pa
 from caraway.dtypes import types as t
 from caraway.dtypes import values as v
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.patterns import whole
+from caraway.process.patterns import whole
 
 MAX_DECIMAL_SCALE = 28
 

@@ -7,7 +7,7 @@ the types are registered in `caraway.dtypes.values`.
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from caraway.patterns import whole
+from caraway.process.patterns import whole
 
 
 class Annotation:
@@ -120,7 +120,7 @@ class OneOfType(Annotation):
 
 @dataclass(frozen=True, slots=True)
 class RegexType(Annotation):
-    """Text that matches `pattern` as a whole; `DefinitionError` for a pattern that `caraway.patterns` refuses."""
+    """Text that matches `pattern` as a whole; `DefinitionError` for a pattern that `process.patterns` refuses."""
 
     pattern: str
 

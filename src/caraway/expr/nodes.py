@@ -2,7 +2,7 @@
 
 The meaning of a node is in its type rule (`caraway.expr.inference`) and in three compilers: to polars for large queries
 and the in-process engine (`caraway.expr.polars.compiler`), to functions of one row for small queries
-(`caraway.expr.scalars.compiler`), and to Spark's columns for streams (`caraway.spark.expressions`).
+(`caraway.expr.scalars.compiler`), and to Spark's columns for streams (`caraway.dataplane.streams.spark.expressions`).
 """
 
 from dataclasses import dataclass

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from caraway.displays import Table, html
 from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
 from caraway.featuresets.extractors import Extractor, GeneratedExtractor
 from caraway.featuresets.features import Feature
 from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor, Metadata
+from caraway.process.displays import Table, html
 
 
 def featureset_html(name: str, features: Sequence[Feature], extractors: Sequence[Extractor], metadata: Metadata) -> str:

@@ -7,7 +7,7 @@ from typing import Any, cast, overload
 
 from caraway.datasets.dataset import Dataset
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.functions.capture.includes import INCLUDES_ATTRIBUTE, included
+from caraway.graph.capture.includes import INCLUDES_ATTRIBUTE, included
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor, Metadata
 from caraway.lib.metadata import documented, get_metadata

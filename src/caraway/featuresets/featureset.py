@@ -16,8 +16,8 @@ from caraway.featuresets.display import featureset_html
 from caraway.featuresets.extractors import Extractor, ExtractorType, FunctionExtractor, Generated, GeneratedExtractor
 from caraway.featuresets.features import Feature, feature
 from caraway.featuresets.generated import generate, stored_default
-from caraway.functions.capture.code_trees import fields_text
-from caraway.functions.capture.shipping import ship, source_with_includes
+from caraway.graph.capture.code_trees import fields_text
+from caraway.graph.capture.shipping import ship, source_with_includes
 from caraway.graph.runtime import FeaturesetHandle
 from caraway.graph.specs import AliasExtractor, FeaturesetSpec, PythonExtractor
 from caraway.graph.specs import Extractor as ExtractorSpec

@@ -1,7 +1,7 @@
 """Aggregate functions: their names, their traits, and the value that describes one aggregate of a pipeline.
 
 `TRAITS` has a row for each function, with all facts in which functions differ from each other. The formulas are in
-`caraway.engine_local.aggregates` and `caraway.index.aggregates`.
+`caraway.compute.reference.aggregates` and `caraway.dataplane.index.aggregates`.
 """
 
 from collections.abc import Iterable, Mapping

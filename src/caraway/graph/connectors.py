@@ -64,7 +64,7 @@ class Connector:
     # The module that reader or writer need of a library, and the extra of Caraway that brings it; empty if none.
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
     # The function that removes what the reader has made in the system, when the source is gone for good, as
-    # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
+    # "module:function" (`caraway.dataplane.sources.reader.Forget`); empty if the reader makes nothing.
     forget: ClassVar[str] = ""
     # The class with which a server writes such a sink, as "module:class"; empty if servers can't write it.
     writer: ClassVar[str] = ""
@@ -227,9 +227,9 @@ class KafkaConnector(SystemConnector):
     topic: str
     format: str | SchemaRegistry = "json"
 
-    reader: ClassVar = "caraway.ingest.sources.kafka:KafkaReader"
+    reader: ClassVar = "caraway.dataplane.sources.kafka:KafkaReader"
     read_formats: ClassVar = ("json", *RegistryFormat)
-    writer: ClassVar = "caraway.sinks.kafka:KafkaWriter"
+    writer: ClassVar = "caraway.dataplane.sinks.kafka:KafkaWriter"
 
     @property
     def inside(self) -> str:
@@ -269,7 +269,7 @@ class S3Connector(SystemConnector):
     format_readers: ClassVar = TABLE_READERS
     read_formats: ClassVar = ("csv", "json", "parquet", "delta", "iceberg", "hudi")
     container_word: ClassVar = "bucket"
-    writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
+    writer: ClassVar = "caraway.dataplane.sinks.delta:DeltaWriter"
 
     @property
     def container(self) -> str:
@@ -445,8 +445,8 @@ class CaptureConnector(SystemConnector):
     system: PostgresSystem | MySQLSystem | RegisteredSystem
     table: str
 
-    reader: ClassVar = "caraway.ingest.sources.capture.reader:CaptureReader"
-    forget: ClassVar = "caraway.ingest.sources.capture.reader:forget"
+    reader: ClassVar = "caraway.dataplane.sources.capture.reader:CaptureReader"
+    forget: ClassVar = "caraway.dataplane.sources.capture.reader:forget"
     read_formats: ClassVar = (None,)
     cdc: ClassVar = frozenset({"native"})
     captures: ClassVar = True
@@ -476,7 +476,7 @@ class KinesisConnector(SystemConnector):
     format: str = "json"
 
     cdc: ClassVar = ENVELOPE_CDC
-    reader: ClassVar = "caraway.ingest.sources.kinesis.reader:KinesisReader"
+    reader: ClassVar = "caraway.dataplane.sources.kinesis.reader:KinesisReader"
     read_formats: ClassVar = ("json",)
     library: ClassVar = ("boto3", "kinesis")
 
@@ -494,10 +494,10 @@ class PubSubConnector(SystemConnector):
     topic: str
     format: str = "json"
 
-    reader: ClassVar = "caraway.ingest.sources.pubsub.reader:PubSubReader"
+    reader: ClassVar = "caraway.dataplane.sources.pubsub.reader:PubSubReader"
     read_formats: ClassVar = ("json",)
     library: ClassVar = ("google.pubsub_v1", "pubsub")
-    forget: ClassVar = "caraway.ingest.sources.pubsub.reader:forget"
+    forget: ClassVar = "caraway.dataplane.sources.pubsub.reader:forget"
 
     @property
     def inside(self) -> str:
@@ -516,7 +516,7 @@ class IcebergConnector(SystemConnector):
     reader: ClassVar = TABLE_READERS["iceberg"]
     read_formats: ClassVar = (None,)
     library: ClassVar = TABLE_LIBRARIES["iceberg"]
-    writer: ClassVar = "caraway.sinks.iceberg:IcebergWriter"
+    writer: ClassVar = "caraway.dataplane.sinks.iceberg:IcebergWriter"
 
     def target(self, suffix: str) -> str:
         """Return the name of the table that a sink writes."""
@@ -541,7 +541,7 @@ class RedisConnector(SystemConnector):
     ttl_us: int | None = None
 
     library: ClassVar = ("redis", "redis")
-    writer: ClassVar = "caraway.sinks.redis.writer:RedisWriter"
+    writer: ClassVar = "caraway.dataplane.sinks.redis.writer:RedisWriter"
     needs_keys: ClassVar = True
 
     def target(self, suffix: str) -> str:
@@ -564,7 +564,7 @@ class HTTPConnector(SystemConnector):
     headers: tuple[tuple[str, str], ...] = ()
 
     format: ClassVar = "json"
-    writer: ClassVar = "caraway.sinks.http:HTTPWriter"
+    writer: ClassVar = "caraway.dataplane.sinks.http:HTTPWriter"
 
     @property
     def inside(self) -> str:

@@ -1,7 +1,17 @@
 """The erase keys of a dataset, and how far an erasure by them goes."""
 
+import msgspec
+
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import DatasetSpec, FieldSpec
+
+
+class Erasure(msgspec.Struct, array_like=True, frozen=True):
+    """An erased key: a hash of the values of some columns, which can be computed only with the secret `key_id`."""
+
+    columns: tuple[str, ...]
+    key_id: str
+    digest: bytes
 
 
 def erase_key_fields(spec: DatasetSpec) -> tuple[FieldSpec, ...]:

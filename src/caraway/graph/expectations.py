@@ -7,7 +7,7 @@ from typing import Any
 
 from caraway.errors import DefinitionError
 from caraway.graph.json_schemas import check_schema
-from caraway.patterns import searcher
+from caraway.process.patterns import searcher
 
 # The parameters of checks whose argument is the name of one column, and the one whose argument is a list of such names.
 COLUMN_PARAMETERS = ("column", "column_A", "column_B", "column_a", "column_b")

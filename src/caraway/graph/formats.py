@@ -13,11 +13,11 @@ from caraway.graph.systems import CSVFormat, SystemKind
 PLAIN_CDC = frozenset({"append", "upsert"})
 ENVELOPE_CDC = PLAIN_CDC | {"debezium"}
 # The readers of files, and of the formats of tables, whichever store they are in.
-FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
+FILES_READER = "caraway.dataplane.sources.files.reader:FilesReader"
 TABLE_READERS: Mapping[str, str] = {
-    "delta": "caraway.ingest.sources.delta:DeltaReader",
-    "hudi": "caraway.ingest.sources.hudi.reader:HudiReader",
-    "iceberg": "caraway.ingest.sources.iceberg.reader:IcebergReader",
+    "delta": "caraway.dataplane.sources.delta:DeltaReader",
+    "hudi": "caraway.dataplane.sources.hudi.reader:HudiReader",
+    "iceberg": "caraway.dataplane.sources.iceberg.reader:IcebergReader",
 }
 # The modules that the readers of tables need, and the extras that bring them, by format.
 TABLE_LIBRARIES: Mapping[str | None, tuple[str, str]] = {

@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from caraway.errors import DefinitionError
-from caraway.patterns import searcher
+from caraway.process.patterns import searcher
 
 # The most parts of a schema, with each reference replaced by what it refers to. Validation visits each of them at most
 # once for each part of a document; schemas that models of Python generate have some hundreds.

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pandas as pd
 
 from caraway.errors import DefinitionError
+from caraway.process.secrets.provider import SecretProvider
 
 
 class LookupProvider(Protocol):
@@ -35,8 +36,6 @@ class LookupProvider(Protocol):
 
 lookup_provider: ContextVar[LookupProvider | None] = ContextVar("caraway_lookup_provider", default=None)
 
-# A function that returns the secret of a name, or raises a KeyError for an unknown name.
-SecretProvider = Callable[[str], str]
 # The provider that answers `secrets.get(name)`; None while no user's function runs.
 secret_provider: ContextVar[SecretProvider | None] = ContextVar("caraway_secret_provider", default=None)
 

@@ -148,8 +148,8 @@ class PostgresSystem(_DatabaseSystem):
     """A database of a Postgres server."""
 
     kind: ClassVar = SystemKind.POSTGRES
-    reader: ClassVar = "caraway.ingest.sources.tables.postgres:PostgresReader"
-    writer: ClassVar = "caraway.sinks.postgres.writer:PostgresWriter"
+    reader: ClassVar = "caraway.dataplane.sources.tables.postgres:PostgresReader"
+    writer: ClassVar = "caraway.dataplane.sinks.postgres.writer:PostgresWriter"
     library: ClassVar = ("psycopg", "postgres")
 
 
@@ -158,7 +158,7 @@ class MySQLSystem(_DatabaseSystem):
     """A database of a MySQL server."""
 
     kind: ClassVar = SystemKind.MYSQL
-    reader: ClassVar = "caraway.ingest.sources.tables.mysql:MySQLReader"
+    reader: ClassVar = "caraway.dataplane.sources.tables.mysql:MySQLReader"
     library: ClassVar = ("pymysql", "mysql")
 
 
@@ -167,8 +167,8 @@ class SnowflakeSystem(TableSystem):
     """A schema of a Snowflake database."""
 
     kind: ClassVar = SystemKind.SNOWFLAKE
-    reader: ClassVar = "caraway.ingest.sources.tables.snowflake:SnowflakeReader"
-    writer: ClassVar = "caraway.sinks.snowflake:SnowflakeWriter"
+    reader: ClassVar = "caraway.dataplane.sources.tables.snowflake:SnowflakeReader"
+    writer: ClassVar = "caraway.dataplane.sinks.snowflake:SnowflakeWriter"
     library: ClassVar = ("snowflake.connector", "snowflake")
     account: str
     database: str
@@ -184,7 +184,7 @@ class BigQuerySystem(TableSystem):
     """A BigQuery dataset; the key is JSON text or a secret."""
 
     kind: ClassVar = SystemKind.BIGQUERY
-    reader: ClassVar = "caraway.ingest.sources.tables.bigquery:BigQueryReader"
+    reader: ClassVar = "caraway.dataplane.sources.tables.bigquery:BigQueryReader"
     library: ClassVar = ("google.cloud.bigquery", "bigquery")
     project_id: str
     dataset_id: str
@@ -203,7 +203,7 @@ class RedshiftSystem(TableSystem):
     """A schema of a Redshift database; opened by a role, or by username and password."""
 
     kind: ClassVar = SystemKind.REDSHIFT
-    reader: ClassVar = "caraway.ingest.sources.tables.redshift:RedshiftReader"
+    reader: ClassVar = "caraway.dataplane.sources.tables.redshift:RedshiftReader"
     host: str
     port: int
     database: str
@@ -239,7 +239,7 @@ class MongoSystem(TableSystem):
     """A database of a MongoDB cluster."""
 
     kind: ClassVar = SystemKind.MONGO
-    reader: ClassVar = "caraway.ingest.sources.tables.mongo:MongoReader"
+    reader: ClassVar = "caraway.dataplane.sources.tables.mongo:MongoReader"
     library: ClassVar = ("pymongo", "mongo")
     host: str
     database: str

@@ -8,15 +8,11 @@ from functools import partial
 
 import structlog
 
-from caraway.archive.store.model import archived_topics
-from caraway.archive.store.reading import cuts_now
-from caraway.children.ending import LATER, on_request_to_end
-from caraway.cluster.leases import HeldLease, Lease
-from caraway.config.errors import ConfigurationError
-from caraway.config.settings import Settings, load_settings
+from caraway.dataplane.archive.store.model import archived_topics
+from caraway.dataplane.archive.store.reading import cuts_now
+from caraway.dataplane.objects.folder import ObjectFolder
+from caraway.dataplane.topics.credentials import sign_in
 from caraway.errors import CarawayError, UnavailableError
-from caraway.logs import configure_logging
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.executions import evaluation_of
 from caraway.offline.queries.context import opened_context, planned_of
 from caraway.offline.queries.credentials import opened
@@ -36,10 +32,14 @@ from caraway.offline.queries.running import QueryRun, attempted
 from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
 from caraway.offline.why.messages import TopicMessages
 from caraway.offline.why.running import write_explanation
-from caraway.recurring import Recurring
-from caraway.secrets.keyring import open_keyring
+from caraway.process.children.ending import LATER, on_request_to_end
+from caraway.process.logs import configure_logging
+from caraway.process.recurring import Recurring
+from caraway.process.secrets.keyring import open_keyring
+from caraway.process.settings.errors import ConfigurationError
+from caraway.process.settings.settings import Settings, load_settings
 from caraway.state.database import connect
-from caraway.topics.credentials import sign_in
+from caraway.state.ownership.leases import HeldLease, Lease
 
 LOG = structlog.get_logger(__name__)
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from caraway.compute.query.batch import Batch
 from caraway.dtypes.types import DataType
 from caraway.expr.polars.values import from_polars, to_polars
-from caraway.query.batch import Batch
 
 
 class SeriesColumns(dict[str, list[object]]):

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-from caraway.archive.store.columns import columns_of
-from caraway.archive.store.reading import ArchivedTopics, Part, TopicParts
+from caraway.dataplane.archive.store.columns import columns_of
+from caraway.dataplane.archive.store.reading import ArchivedTopics, Part, TopicParts
+from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.offline.sizes import DatasetSize
-from caraway.plan.model import IndexPlan, TopicPlan
 
 # A topic's records that aren't archived are looked at only if there are at most so many.
 LOOKED_AT = 100_000

@@ -1,4 +1,4 @@
-"""The execution of query plans over columns. Its steps are those of `caraway.query`, or the same over series."""
+"""The execution of query plans over columns. Its steps are those of `compute.query`, or the same over series."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -6,17 +6,17 @@ from dataclasses import fields
 import numpy as np
 import polars as pl
 
+from caraway.compute.query.batch import Batch, LaterRun, Run
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.query.executor import CompiledPlan, CompilePython, QueryEngine
+from caraway.compute.query.inputs import Table
+from caraway.compute.query.lookups import key_cast, require_index
+from caraway.compute.query.model import AliasStep, ExpressionStep, Instants, LookupStep, PythonStep, Step
+from caraway.compute.query.polars_expressions import compile_polars
 from caraway.dtypes.types import DataType, ListType, is_optional
 from caraway.offline.columns import SeriesBatch, SeriesColumns, filled, replaced
 from caraway.offline.reader import SeriesReader
 from caraway.offline.stopwatch import EXPRESSIONS, EXTRACTORS, LOOKUPS, Stopwatch
-from caraway.query.batch import Batch, LaterRun, Run
-from caraway.query.catalog import Catalog
-from caraway.query.executor import CompiledPlan, CompilePython, QueryEngine
-from caraway.query.inputs import Table
-from caraway.query.lookups import key_cast, require_index
-from caraway.query.model import AliasStep, ExpressionStep, Instants, LookupStep, PythonStep, Step
-from caraway.query.polars_expressions import compile_polars
 
 
 class OfflinePlan(CompiledPlan):

@@ -9,9 +9,9 @@ from functools import partial
 import msgspec
 import structlog
 
-from caraway.config.settings import Settings
+from caraway.compute.query.executor import CompiledPlan
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import InvalidInputError
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.coverage import Coverage, coverage_of
 from caraway.offline.explaining import NAME, explanation_of
 from caraway.offline.queries.context import QueryContext
@@ -22,8 +22,8 @@ from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.running import PART_ROWS_ON_SPARK, Evaluate
 from caraway.offline.sizes import MESSAGES, DatasetSize, sizes_of
 from caraway.offline.stopwatch import SPARK
-from caraway.query.executor import CompiledPlan
-from caraway.scratch import ScratchFolder, sweep
+from caraway.process.scratch import ScratchFolder, sweep
+from caraway.process.settings.settings import Settings
 
 LOG = structlog.get_logger(__name__)
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from caraway.dataplane.index.storage.intervals import has_max_event_time
 from caraway.dtypes.types import DecimalType, base_type
-from caraway.index.storage.intervals import has_max_event_time
+from caraway.graph.plan.model import IndexKind, IndexPlan
 from caraway.offline.history.aggregates import EXTREMES
 from caraway.offline.history.windows import is_computable
 from caraway.offline.queries.model import Execution
 from caraway.offline.sizes import DatasetSize
-from caraway.plan.model import IndexKind, IndexPlan
 
 MIB = 1 << 20
 # The object in a query's folder that has its explanation.

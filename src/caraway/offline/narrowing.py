@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from caraway.archive.store.reading import ArchivedRecords
+from caraway.compute.query.model import Instants, Rows
+from caraway.dataplane.archive.store.reading import ArchivedRecords
+from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import TopicRecords, columns_needed, index_frame
 from caraway.offline.reader import OfflineReader, SeriesReader
 from caraway.offline.spark.work import is_divisible
-from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.query.model import Instants, Rows
 
 _ROW_NUMBER = "record row"
 

@@ -11,8 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from caraway.erasure.keys import ErasedKeys
-from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
+from caraway.compute.query.model import Instants, QueryReader, Rows
+from caraway.dataplane.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.graph.plan.model import IndexKind, IndexPlan, TopicPlan
 from caraway.offline.history.aggregates import AggregateHistory, history_of
 from caraway.offline.history.groups import MISSING
 from caraway.offline.history.records import TopicRecords, columns_needed, read_records
@@ -21,10 +24,7 @@ from caraway.offline.history.spilled import Spill, SpilledVersions, spilled_aggr
 from caraway.offline.history.versions import VersionHistory, Versions
 from caraway.offline.kernel.blocks import BlockSizes
 from caraway.offline.stopwatch import READ, Stopwatch
-from caraway.plan.model import IndexKind, IndexPlan, TopicPlan
-from caraway.query.model import Instants, QueryReader, Rows
-from caraway.scratch import ScratchFolder
-from caraway.topics.codec import RecordCodec
+from caraway.process.scratch import ScratchFolder
 
 Ints = npt.NDArray[np.int64]
 History = Versions | AggregateHistory
@@ -120,7 +120,7 @@ class OfflineReader(SeriesReader):
     def read(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
     ) -> Rows:
-        """Read rows; see `caraway.query.model.Reader.read`.
+        """Read rows; see `caraway.compute.query.model.Reader.read`.
 
         Raises `UnavailableError` if the broker or the object store doesn't answer, or this process lacks a secret to
         compare keys with erased ones.

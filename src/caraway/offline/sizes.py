@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from caraway.archive.store.reading import ArchivedTopics, TopicParts
+from caraway.compute.query.model import LookupStep, PythonStep, Step
+from caraway.dataplane.archive.store.reading import ArchivedTopics, TopicParts
 from caraway.dtypes.types import (
     BoolType,
     BytesType,
@@ -15,9 +16,8 @@ from caraway.dtypes.types import (
     StringType,
     base_type,
 )
+from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.offline.history.records import columns_needed
-from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.query.model import LookupStep, PythonStep, Step
 
 # The most messages of a topic that a task of Spark reads, if they aren't archived.
 MESSAGES = 100_000

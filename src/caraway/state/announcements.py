@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
-from caraway.plan.model import GraphPlan, definition_of
+from caraway.graph.plan.model import GraphPlan, definition_of
 from caraway.state.tables import erasures
 
 # The key of an advisory lock in Postgres: any number that no other lock uses.

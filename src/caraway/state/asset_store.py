@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
-from caraway.plan.model import JobPlan
+from caraway.graph.plan.model import JobPlan
 from caraway.state.allocation import Action, Allocation, Asset, AssetState, settle
 from caraway.state.blueprints import FIRST_GENERATION, AssetKind, Blueprint, id_of
 from caraway.state.database import TIMEOUT_SECONDS, Store

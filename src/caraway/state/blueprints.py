@@ -12,7 +12,7 @@ from enum import StrEnum
 from graphlib import TopologicalSorter
 
 from caraway.graph.fingerprints import source_fingerprint
-from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, SinkPlan, TopicPlan
+from caraway.graph.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, SinkPlan, TopicPlan
 
 FIRST_GENERATION = 1
 # Separates, in the content of an index, the index's name from the topic that it writes.

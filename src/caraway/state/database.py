@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from caraway.addresses.postgres_refusals import remedy_of
 from caraway.errors import UnavailableError
+from caraway.process.postgres_refusals import remedy_of
 
 # How long an operation is repeated during an outage. After a kill, the embedded Postgres is back within some 2 s; an
 # installed Postgres restarts within 10 s.

@@ -11,7 +11,7 @@ import psycopg
 import sqlalchemy as sa
 
 from caraway.errors import UnavailableError
-from caraway.recurring import Recurring
+from caraway.process.recurring import Recurring
 
 CHANNEL = "caraway"
 # The number of seconds for which the thread waits for a notification before it looks whether it is to stop.

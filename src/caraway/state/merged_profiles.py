@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from caraway.profiles.columns import ColumnProfile
-from caraway.profiles.kinds import Kind
-from caraway.profiles.tables import Profile
+from caraway.compute.profiles.columns import ColumnProfile
+from caraway.compute.profiles.kinds import Kind
+from caraway.compute.profiles.tables import Profile
 
 # So many profiles are read or written by one statement: some MB.
 AT_ONCE = 500

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from caraway.plan.model import GraphPlan
+from caraway.graph.plan.model import GraphPlan
 
 # The branch that always exists.
 MAIN = "main"

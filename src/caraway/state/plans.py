@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from caraway.graph.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, SinkPlan, on_branch
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import decode_graph
-from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, SinkPlan, on_branch
-from caraway.plan.planner import plan_graph
 from caraway.state.blueprints import apply_generations, content_of
 from caraway.state.model import BranchHeads
 from caraway.state.reader import StateReader

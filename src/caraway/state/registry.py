@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from caraway.plan.model import JobPlan
+from caraway.graph.plan.model import JobPlan
 from caraway.state.blueprints import AssetKind
 from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.ledger import Ledger

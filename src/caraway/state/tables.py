@@ -148,7 +148,7 @@ source_positions = sa.Table(
     sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
-# The offsets up to which the changes of a dataset are written to a sink (`caraway.sinks.positions`).
+# The offsets up to which the changes of a dataset are written to a sink (`caraway.dataplane.sinks.positions`).
 sink_positions = sa.Table(
     "sink_positions",
     metadata,
@@ -216,7 +216,7 @@ watch_positions = sa.Table(
     sa.Column("moved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
-# The findings of the skew watch (`caraway.served.skew`).
+# The findings of the skew watch (`caraway.state.skew`).
 skew_counts = sa.Table(
     "skew_counts",
     metadata,
@@ -260,8 +260,8 @@ skew_samples = sa.Table(
     sa.Index("skew_samples_position", "offset", "partition", "row"),
 )
 
-# The profiles of served features by the hour (`caraway.served.drift`), which are the bytes of
-# `caraway.profiles.tables`.
+# The profiles of served features by the hour (`caraway.state.drift`), which are the bytes of
+# `caraway.compute.profiles.tables`.
 drift_profiles = sa.Table(
     "drift_profiles",
     metadata,
@@ -295,8 +295,8 @@ drift_findings = sa.Table(
     sa.Column("drifted", sa.Boolean, nullable=False),
 )
 
-# The counts of expectations (`caraway.monitoring.quality`) by windows of event time: by the name of a dataset's check
-# and the number of the expectation in it.
+# The counts of expectations (`caraway.offline.monitoring.quality`) by windows of event time: by the name of a dataset's
+# check and the number of the expectation in it.
 quality_counts = sa.Table(
     "quality_counts",
     metadata,
@@ -334,7 +334,8 @@ quality_samples = sa.Table(
     sa.Index("quality_samples_check", "check_id", "number", "id"),
 )
 
-# The profiles of the fields of datasets by the hour of event time, which are the bytes of `caraway.profiles.tables`.
+# The profiles of the fields of datasets by the hour of event time, which are the bytes of
+# `caraway.compute.profiles.tables`.
 quality_profiles = sa.Table(
     "quality_profiles",
     metadata,
@@ -436,8 +437,8 @@ erasures = sa.Table(
     sa.Column("branch", sa.Text, nullable=False),
     sa.Column("dataset", sa.Text, nullable=False),
     sa.Column("topic", sa.Text, nullable=False),
-    # The dataset with the hash of its definition (`caraway.plan.model.definition_of`). The key is erased in all topics
-    # of the definition, also in those that are made later.
+    # The dataset with the hash of its definition (`caraway.graph.plan.model.definition_of`). The key is erased in all
+    # topics of the definition, also in those that are made later.
     sa.Column("definition", sa.Text, nullable=False),
     sa.Column("columns", ARRAY(sa.Text), nullable=False),
     sa.Column("key_id", sa.Text, nullable=False),

@@ -3,14 +3,14 @@
 import warnings
 from collections.abc import Sequence
 
-from caraway.engine_local.engine import LocalEngine
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.query.executor import QueryEngine
+from caraway.compute.query.model import Instants, QueryReader, Rows
+from caraway.compute.reference.engine import LocalEngine
 from caraway.graph.merging import merge, without_deleted
 from caraway.graph.source_checks import conflicting_systems
 from caraway.graph.specs import Graph
 from caraway.graph.validation.graphs import validate
-from caraway.query.catalog import Catalog
-from caraway.query.executor import QueryEngine
-from caraway.query.model import Instants, QueryReader, Rows
 
 
 class Branch(QueryReader):
@@ -65,5 +65,5 @@ class Branch(QueryReader):
         return Branch(graph, env, engine)
 
     def read(self, source: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /) -> Rows:
-        """Return rows of a keyed dataset; see `caraway.query.model.Reader`."""
+        """Return rows of a keyed dataset; see `caraway.compute.query.model.Reader`."""
         return self.engine.lookup(source, keys, at_us, columns)

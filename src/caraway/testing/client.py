@@ -12,6 +12,13 @@ from caraway.client.profiling import profile
 from caraway.client.results import CommitResult, LogResult
 from caraway.client.waiting import WaitResult
 from caraway.client.why import WhyInputs, question_of
+from caraway.compute.profiles.tables import Profile
+from caraway.compute.query.datasets import DatasetLookups
+from caraway.compute.query.xray import Progress, describe
+from caraway.compute.why.explaining import Question, explain
+from caraway.compute.why.in_process import EngineHistories
+from caraway.compute.why.lookups import Listing
+from caraway.compute.why.model import LISTED, Why
 from caraway.datasets.dataset import Dataset
 from caraway.dtypes.values import is_null
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
@@ -22,19 +29,12 @@ from caraway.graph.erase_keys import goes_downstream
 from caraway.graph.lineage import effective_tags
 from caraway.graph.lineage_graph import as_json, lineage_of
 from caraway.graph.validation.graphs import validate_placement
-from caraway.profiles.tables import Profile
-from caraway.query.datasets import DatasetLookups
-from caraway.query.xray import Progress, describe
 from caraway.testing import hooks
 from caraway.testing.branch import Branch
 from caraway.testing.feeding import log_dataset, log_webhook
 from caraway.testing.frames import arrow_frame, key_rows
 from caraway.testing.queries import compute, look_up, row_times
 from caraway.testing.responses import committed, failed, ok
-from caraway.why.explaining import Question, explain
-from caraway.why.in_process import EngineHistories
-from caraway.why.lookups import Listing
-from caraway.why.model import LISTED, Why
 
 if TYPE_CHECKING:
     from caraway.client.training import TrainingSet

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from caraway.compute.expectations.counts import HOUR_US, Counts, by_window
+from caraway.compute.expectations.report import Failure, states
+from caraway.compute.expectations.suite import CompiledSuite
 from caraway.dtypes.instants import to_datetime
 from caraway.dtypes.values import to_json
 from caraway.errors import UnknownEntityError
-from caraway.expectations.counts import HOUR_US, Counts, by_window
-from caraway.expectations.report import Failure, states
-from caraway.expectations.suite import CompiledSuite
 from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.specs import DatasetSpec
 from caraway.testing.branch import Branch

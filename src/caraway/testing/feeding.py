@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from caraway.engine_local.changes import SourceChange
-from caraway.engine_local.engine import LocalEngine
+from caraway.compute.expectations.strict import strict_checks
+from caraway.compute.reference.changes import SourceChange
+from caraway.compute.reference.engine import LocalEngine
+from caraway.compute.rows.cdc import ChangeKind, typed_changes
+from caraway.compute.rows.records import typed_rows
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.expectations.strict import strict_checks
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import is_selected
 from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec
-from caraway.rows.cdc import ChangeKind, typed_changes
-from caraway.rows.records import typed_rows
 from caraway.testing.branch import Branch
 from caraway.testing.frames import dataset_rows
 

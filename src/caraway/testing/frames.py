@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from caraway.compute.query.inputs import cast_input
 from caraway.dtypes.frames import arrow_series
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import DatasetSpec
-from caraway.query.inputs import cast_input
 
 
 def arrow_frame(dataset: DatasetSpec, rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:

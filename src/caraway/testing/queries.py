@@ -8,15 +8,15 @@ from typing import Any
 import pandas as pd
 
 from caraway.client.arguments import Named
+from caraway.compute.query.batch import Batch, Columns
+from caraway.compute.query.datasets import DatasetLookups
+from caraway.compute.query.executor import CompiledPlan, QueryEngine
+from caraway.compute.query.inputs import cast_input
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.series import input_series, result_series
 from caraway.dtypes.types import DataType
 from caraway.dtypes.values import LENIENT
 from caraway.errors import InvalidInputError
-from caraway.query.batch import Batch, Columns
-from caraway.query.datasets import DatasetLookups
-from caraway.query.executor import CompiledPlan, QueryEngine
-from caraway.query.inputs import cast_input
 
 LOG = logging.getLogger(__name__)
 

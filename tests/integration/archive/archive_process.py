@@ -9,14 +9,14 @@ import duckdb
 import polars as pl
 from duckdb_extensions import import_extension
 
-from caraway.children.forking import Forked
-from caraway.config.settings import Settings
+from caraway.process.children.forking import Forked
+from caraway.process.settings.settings import Settings
 from tests.services.forking import FORKS
 from tests.timeouts import scaled
 
 
 class ArchiveProcess:
-    """`python -m caraway.archive` with the settings of a server."""
+    """`python -m caraway.dataplane.archive` with the settings of a server."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ArchiveProcess:
 
     def start(self) -> None:
         environment = {**os.environ, **self._settings.environment()}
-        self._process = FORKS.start("caraway.archive", environment=environment, log=self.log_file)
+        self._process = FORKS.start("caraway.dataplane.archive", environment=environment, log=self.log_file)
 
     def kill(self) -> None:
         assert self._process is not None
@@ -71,7 +71,7 @@ def tables(settings: Settings, dataset: str) -> list[Path]:
 
 def served_table(settings: Settings) -> Path | None:
     """Return the folder of the table of served features, if there is one by now."""
-    commits = Path(settings.objects_url).glob("archive/caraway.served-features/*/_delta_log/*.json")
+    commits = Path(settings.objects_url).glob("archive/caraway.offline.monitoring-features/*/_delta_log/*.json")
     return next((path.parent.parent for path in commits), None)
 
 

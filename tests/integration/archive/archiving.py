@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from caraway.archive.follower import Follower
-from caraway.plan.model import TopicPlan
-from caraway.topics.positions import TopicEnds
+from caraway.dataplane.archive.follower import Follower
+from caraway.dataplane.topics.positions import TopicEnds
+from caraway.graph.plan.model import TopicPlan
 from tests.timeouts import deadline_in
 
 TIMEOUT_S = 120.0

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from caraway.archive.follower import Follower
-from caraway.archive.store.model import TableReport
-from caraway.archive.store.reading import ArchivedTopics, cuts_now
-from caraway.plan.model import TopicKind, TopicPlan
-from caraway.topics.admin import ensure_topics
-from caraway.topics.blocks import block_of
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.markers import MARKER_KEY
-from caraway.topics.positions import TopicEnds
-from caraway.topics.producer import TopicWriter
+from caraway.dataplane.archive.follower import Follower
+from caraway.dataplane.archive.store.model import TableReport
+from caraway.dataplane.archive.store.reading import ArchivedTopics, cuts_now
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.blocks import block_of
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.markers import MARKER_KEY
+from caraway.dataplane.topics.positions import TopicEnds
+from caraway.dataplane.topics.producer import TopicWriter
+from caraway.graph.plan.model import TopicKind, TopicPlan
 from tests.integration.index.flow import TIMEOUT_S, Flow
 from tests.timeouts import deadline_in
-from tests.unit.index.naive import SCHEMA
+from tests.unit.dataplane.index.naive import SCHEMA
 
 SECONDS = 30.0
 

@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 from caraway import dataset, field, pipeline
 from caraway.client import Client
 from caraway.connectors import Webhook, source
+from caraway.dataplane.topics.erasure_gaps import ARCHIVE_FILES, DEAD_LETTERS_PLACE
+from caraway.dataplane.topics.positions import TopicEnds
 from caraway.datasets import Count, Dataset, LastK, Sum
 from caraway.dtypes import Continuous
-from caraway.erasure.places import ARCHIVE_FILES, DEAD_LETTERS_PLACE
-from caraway.erasure.requests import ErasureLog, ErasureRecord
 from caraway.lib import inputs
 from caraway.state.database import connect
+from caraway.state.erasures import ErasureLog, ErasureRecord
 from caraway.testing import MockClient
-from caraway.topics.positions import TopicEnds
 from tests.integration.archive.archive_process import ArchiveProcess, Duck, tables
 from tests.integration.jobs import running_jobs
 from tests.integration.server.server_process import ServerProcess, eventually

@@ -5,22 +5,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from caraway.archive.archiver import Archiver
-from caraway.archive.downstream import DownstreamErasures
-from caraway.archive.erasing import TableErasures
-from caraway.archive.follower import Follower
-from caraway.archive.reports import ArchiveReports
-from caraway.archive.served import ServedErasures, ServedRemoval
-from caraway.archive.store.model import TableReport, TableSize, topic_folder
-from caraway.archive.trimming import Trimming
-from caraway.cluster.members import ARCHIVES, Member
-from caraway.control.service import CommitService
-from caraway.erasure.keys import ErasedKeys
-from caraway.erasure.requests import ErasureLog
-from caraway.erasure.served_rows import ErasedRows
+from caraway.apps.server.control.service import CommitService
+from caraway.dataplane.archive.archiver import Archiver
+from caraway.dataplane.archive.downstream import DownstreamErasures
+from caraway.dataplane.archive.erasing import TableErasures
+from caraway.dataplane.archive.follower import Follower
+from caraway.dataplane.archive.reports import ArchiveReports
+from caraway.dataplane.archive.served import ServedErasures, ServedRemoval
+from caraway.dataplane.archive.served_rows import ErasedRows
+from caraway.dataplane.archive.store.model import TableReport, TableSize, topic_folder
+from caraway.dataplane.archive.trimming import Trimming
+from caraway.dataplane.objects.folder import ObjectFolder
+from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.graph.wire.graphs import CommitRequest, decode_graph
-from caraway.objects.folder import ObjectFolder
 from caraway.state.database import connect
+from caraway.state.erasures import ErasureLog
+from caraway.state.ownership.members import ARCHIVES, Member
 from caraway.state.reader import StateReader
 from caraway.state.tables import assets
 from tests.integration.control.steps import Clock, Plant, Steps

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from caraway.archive.store.past import Pasts
-from caraway.archive.trimming import remove_before
-from caraway.index.feeding.tail import PastOf, without_past
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.reader import IndexReader
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import TopicKind, TopicPlan
-from caraway.topics.admin import ensure_topics
-from caraway.topics.positions import TopicEnds
-from caraway.topics.producer import TopicWriter
+from caraway.dataplane.archive.store.past import Pasts
+from caraway.dataplane.archive.trimming import remove_before
+from caraway.dataplane.index.feeding.tail import PastOf, without_past
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.positions import TopicEnds
+from caraway.dataplane.topics.producer import TopicWriter
+from caraway.graph.plan.model import TopicKind, TopicPlan
 from tests.integration.archive.archiving import archive_all
 from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
-from tests.unit.index.naive import SCHEMA
+from tests.unit.dataplane.index.naive import SCHEMA
 
 PARTITIONS = 3
 

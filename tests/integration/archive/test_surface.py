@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.client import Client
 from tests.integration.archive.archive_process import ArchiveProcess, Duck, tables
 from tests.integration.archive.doors import BATCH, definitions, rows
@@ -28,7 +28,7 @@ def test_tables_are_shown_read_by_others_and_lose_erased_keys(
 
     def shown() -> dict[str, Any]:
         found: list[dict[str, Any]] = server.http.get("/archive").json()["tables"]
-        assert (found[-1]["dataset"], found[-1]["topic"]) == ("served features", "caraway.served-features")
+        assert (found[-1]["dataset"], found[-1]["topic"]) == ("served features", "caraway.offline.monitoring-features")
         return {table["dataset"]: table for table in found[:-1]}
 
     with closing(Client(url)) as client, closing(Duck()) as duck:

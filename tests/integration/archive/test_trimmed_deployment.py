@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from caraway.client import Client
-from caraway.topics.positions import TopicEnds
+from caraway.dataplane.topics.positions import TopicEnds
 from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.archive.doors import BATCH, definitions, rows
 from tests.integration.server.server_process import ServerProcess, eventually

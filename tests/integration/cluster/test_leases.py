@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from caraway.cluster.leases import Lease
 from caraway.state.database import connect
+from caraway.state.ownership.leases import Lease
 
 LONG, OVER = timedelta(hours=1), timedelta(seconds=-1)
 

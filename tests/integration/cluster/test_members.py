@@ -8,13 +8,13 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from caraway.cluster.members import ENGINES, Member
-from caraway.cluster.shards import shard_member
 from caraway.errors import UnavailableError
 from caraway.state.database import connect
+from caraway.state.ownership.members import ENGINES, Member
+from caraway.state.ownership.shards import shard_member
 from caraway.state.tables import leases
 from tests.effort import examples
-from tests.unit.cluster.members import MemoryMember, Table
+from tests.unit.state.ownership.members import MemoryMember, Table
 
 LONG, OVER = timedelta(hours=1), timedelta(seconds=-1)
 JOBS = ("a", "b", "c")

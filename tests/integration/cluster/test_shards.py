@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from caraway.cluster.members import Owned
-from caraway.cluster.shards import ShardMember, ShardProgress, shard_member
+from caraway.state.ownership.members import Owned
+from caraway.state.ownership.shards import ShardMember, ShardProgress, shard_member
 
 # LONG doesn't expire within a test, even on a busy machine; NONE expires at once.
 LONG, NONE = timedelta(minutes=10), timedelta(0)

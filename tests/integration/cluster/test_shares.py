@@ -5,9 +5,9 @@ import pytest
 import sqlalchemy as sa
 from psycopg import sql
 
-from caraway.cluster.members import READERS, WRITERS
-from caraway.cluster.shares import Shares
 from caraway.errors import UnavailableError
+from caraway.state.ownership.members import READERS, WRITERS
+from caraway.state.ownership.shares import Shares
 from caraway.state.tables import leases
 
 SOURCES = [f"source-{n}" for n in range(20)]

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from typing_extensions import override
 
-from tests.unit.console.site import Site
+from tests.unit.apps.server.console.site import Site
 
 
 @contextmanager

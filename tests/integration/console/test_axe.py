@@ -18,8 +18,8 @@ from tests.integration.console.chromium import chromium
 from tests.integration.console.served_site import served
 from tests.services.axe import axe_script
 from tests.timeouts import scaled
-from tests.unit.console.site import Site, engine, job_of
-from tests.unit.console.test_pages import ADDRESSES, address_of_job, form_code, guarded_site
+from tests.unit.apps.server.console.site import Site, engine, job_of
+from tests.unit.apps.server.console.test_pages import ADDRESSES, address_of_job, form_code, guarded_site
 
 pytestmark = pytest.mark.full(reason="Chromium, for a minute or more")
 RUN = "axe.run(document).then(arguments[0], error => arguments[0]({error: String(error)}))"

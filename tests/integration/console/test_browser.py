@@ -16,7 +16,7 @@ from tests.integration.console.chromium import chromium
 from tests.integration.console.person import Person
 from tests.integration.server.guarded import Guarded, guarded_server
 from tests.integration.server.test_api import pot
-from tests.unit.console import greenhouse
+from tests.unit.apps.server.console import greenhouse
 
 pytestmark = pytest.mark.full(reason="a server and Chromium, for a minute or more")
 

@@ -18,7 +18,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from caraway.config.settings import Settings, SparkSettings
+from caraway.process.settings.settings import Settings, SparkSettings
 from tests.integration.console.chromium import chromium
 from tests.integration.console.person import Person
 from tests.integration.engine.rig import is_gone
@@ -27,7 +27,7 @@ from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.integration.spark.broker import jars
 from tests.timeouts import scaled
-from tests.unit.console import greenhouse
+from tests.unit.apps.server.console import greenhouse
 
 pytestmark = [
     pytest.mark.full(reason="a server, an engine with Spark that is killed and started again, and Chromium: minutes"),
@@ -41,7 +41,7 @@ GONE_S = 30.0
 
 
 class EngineProcess:
-    """`python -m caraway.engine` for the jobs of a server. Nothing but the test starts it again."""
+    """`python -m caraway.dataplane.streams.engine` for the jobs of a server. Nothing but the test starts it again."""
 
     def __init__(self, server: ServerProcess, folder: Path) -> None:
         folder.mkdir()
@@ -59,7 +59,7 @@ class EngineProcess:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "caraway.engine"]
+            command = [sys.executable, "-m", "caraway.dataplane.streams.engine"]
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
 
     def kill(self) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from caraway.control.reconciler import LedgerReconciler
-from caraway.control.service import CommitService
-from caraway.control.world import Deployed
+from caraway.apps.server.control.reconciler import LedgerReconciler
+from caraway.apps.server.control.service import CommitService
+from caraway.apps.server.control.world import Deployed
 from caraway.graph.wire.graphs import CommitRequest
 from caraway.state.database import connect
 from caraway.state.ledger import Ledger

@@ -8,14 +8,14 @@ import pytest
 import sqlalchemy as sa
 from confluent_kafka.admin import AdminClient
 
-from caraway.control.reconciler import Control
-from caraway.control.service import CommitService
+from caraway.apps.server.control.reconciler import Control
+from caraway.apps.server.control.service import CommitService
 from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.state.allocation import AssetState
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
-from tests.unit.control.graphs import clicks, shopper, spend, users
+from tests.unit.apps.server.control.graphs import clicks, shopper, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))
 

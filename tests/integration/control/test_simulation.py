@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from caraway.control.worker import perform, sweep, work
+from caraway.apps.server.control.worker import perform, sweep, work
 from caraway.errors import ConflictError, UnavailableError, UnknownEntityError
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.wire.graphs import encode_graph
-from caraway.plan.planner import plan_graph
 from caraway.state.allocation import ENDING, Action, Asset, AssetState, Settlement, settle
 from caraway.state.blueprints import AssetKind, apply_generations, blueprints
 from caraway.state.branches import Branches
@@ -32,7 +32,7 @@ from caraway.state.tables import asset_references, assets, branches, commits, jo
 from caraway.state.writer import StateWriter
 from tests.effort import examples, timeout_of
 from tests.integration.control.steps import CrashError, Steps, count_steps
-from tests.unit.control.graphs import clicks, spend, users
+from tests.unit.apps.server.control.graphs import clicks, spend, users
 
 KEEP = timedelta(hours=1)
 STEPS = 60

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from caraway.control.service import CommitService
+from caraway.apps.server.control.service import CommitService
 from caraway.graph.operators import Aggregate, Dedup, Filter, Input
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.wire.graphs import CommitRequest
@@ -14,7 +14,7 @@ from caraway.state.branches import Branches
 from caraway.state.reader import StateReader
 from caraway.state.writer import StateWriter
 from tests.timeouts import scaled_now
-from tests.unit.control.graphs import clicks, shopper, spend
+from tests.unit.apps.server.control.graphs import clicks, shopper, spend
 
 PAIRS = 50
 FEATURESETS = 1000 // 3 + 1

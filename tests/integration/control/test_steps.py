@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, decode_graph
-from caraway.plan.planner import plan_graph
 from caraway.state.allocation import AssetState
 from caraway.state.blueprints import AssetKind, blueprints
 from caraway.state.model import DesiredState, Head, JobState
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from tests.integration.control.steps import Clock, Plant, Steps, commit_and_die, content
-from tests.unit.control.graphs import clicks, spend, users
+from tests.unit.apps.server.control.graphs import clicks, spend, users
 
 # Longer than the lease of a worker that died.
 LATER = timedelta(minutes=5)
@@ -99,7 +99,7 @@ def check_rest(plant: Plant, wanted: Graph) -> None:
 @pytest.mark.full(reason="kills; tests/integration/state/test_state.py has commits that fail half way")
 def test_a_control_process_that_is_killed_leaves_a_commit_whole_or_nothing(deployment: Deployment) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["caraway.control.reconciler", commit_and_die.__module__])
+    context.set_forkserver_preload(["caraway.apps.server.control.reconciler", commit_and_die.__module__])
     version, at, outcomes = 1, 0, list[bool]()
     while True:
         wanted = graph(version + 1)

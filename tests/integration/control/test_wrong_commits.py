@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from caraway.control.reconciler import Control
-from caraway.control.service import CommitService
+from caraway.apps.server.control.reconciler import Control
+from caraway.apps.server.control.service import CommitService
 from caraway.errors import CarawayError, CommitError, InvalidInputError, UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire.graphs import CommitRequest, decode_commit, encode_commit

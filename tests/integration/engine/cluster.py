@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyspark
 
-from caraway.java.runtime import find_java
-from caraway.stack import ports
+from caraway.apps.stack import ports
+from caraway.dataplane.streams.java.runtime import find_java
 from tests.timeouts import deadline_in, scaled
 
 SPARK_HOME = Path(pyspark.__file__).parent

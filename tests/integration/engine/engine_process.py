@@ -10,11 +10,11 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from caraway.config.settings import load_settings
-from caraway.engine import phases
-from caraway.engine.engine import Engine, stop_on_signals
-from caraway.plan.model import JobPlan
-from caraway.spark import jobs
+from caraway.dataplane.streams.engine import phases
+from caraway.dataplane.streams.engine.engine import Engine, stop_on_signals
+from caraway.dataplane.streams.spark import jobs
+from caraway.graph.plan.model import JobPlan
+from caraway.process.settings.settings import load_settings
 from caraway.state.registry import JobRegistry
 
 

@@ -8,11 +8,11 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from caraway.cluster.members import ENGINES, Member
-from caraway.config.settings import load_settings
-from caraway.engine import driver, fencing
-from caraway.engine.engine import Engine, stop_on_signals
+from caraway.dataplane.streams.engine import driver, fencing
+from caraway.dataplane.streams.engine.engine import Engine, stop_on_signals
+from caraway.process.settings.settings import load_settings
 from caraway.state.database import connect
+from caraway.state.ownership.members import ENGINES, Member
 from tests.integration.engine.engine_process import FolderRegistry
 
 if __name__ == "__main__":

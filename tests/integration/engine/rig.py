@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from caraway.plan.model import JobPlan
+from caraway.graph.plan.model import JobPlan
 from tests.integration.spark.broker import jars
 from tests.timeouts import deadline_in
 

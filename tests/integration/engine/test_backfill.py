@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from caraway.archive.trimming import remove_before
+from caraway.dataplane.archive.trimming import remove_before
 from caraway.graph.operators import JoinKind
 from tests.integration.archive.archiving import archive_all
 from tests.integration.engine.rig import Rig

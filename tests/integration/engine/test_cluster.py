@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from caraway.dtypes.types import INT
-from caraway.functions.capture.shipping import python_function
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.operators import Aggregate, Assign, AssignFunction, JoinKind
-from caraway.plan.model import JobMode, JobPlan
+from caraway.graph.plan.model import JobMode, JobPlan
 from tests.integration.engine.cluster import running_cluster
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from caraway.config.settings import SparkSettings
-from caraway.plan.slots import slots_of, tasks_of
+from caraway.graph.plan.slots import slots_of, tasks_of
+from caraway.process.settings.settings import SparkSettings
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker

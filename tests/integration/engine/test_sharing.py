@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from caraway.cluster.members import ENGINES, Member, node_of
 from caraway.state.database import connect
+from caraway.state.ownership.members import ENGINES, Member, node_of
 from tests.integration.engine import member_process
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model

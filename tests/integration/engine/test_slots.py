@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from caraway.engine.lag import Observer
-from caraway.engine.slots import NoSlotsError, SlotBook
-from caraway.engine.spark_runtime import SparkRuntime, slots_offered
+from caraway.dataplane.streams.engine.lag import Observer
+from caraway.dataplane.streams.engine.slots import NoSlotsError, SlotBook
+from caraway.dataplane.streams.engine.spark_runtime import SparkRuntime, slots_offered
+from caraway.dataplane.streams.spark.live import LiveRows
+from caraway.dataplane.topics.block_sizes import records_per_message
+from caraway.dataplane.topics.positions import TopicEnds
 from caraway.graph.operators import JoinKind
-from caraway.plan.slots import slots_of
-from caraway.spark.live import LiveRows
-from caraway.topics.block_sizes import records_per_message
-from caraway.topics.positions import TopicEnds
+from caraway.graph.plan.slots import slots_of
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.sessions import SLOTS

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from caraway.dataplane.index.feeding.worker import IndexStatus, IndexWorker
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.topics.codec import PUT, RETRACT
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.graph.aggregates import AggregateFunction
-from caraway.index.feeding.worker import IndexStatus, IndexWorker
-from caraway.index.reader import IndexReader
-from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics.codec import PUT, RETRACT
-from caraway.topics.identity import position_id
-from caraway.topics.producer import TopicWriter
+from caraway.graph.plan.model import IndexKind, IndexPlan
 from tests.timeouts import deadline_in
-from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
+from tests.unit.dataplane.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 
 KEYS = [f"key{n}" for n in range(20)]
 AGGREGATES = (

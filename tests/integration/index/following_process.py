@@ -9,9 +9,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import IndexPlan
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.graph.plan.model import IndexPlan
 from tests.integration.index.flow import PLANS
 from tests.integration.index.rows import CASES, emitting
 

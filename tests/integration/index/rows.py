@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Consumer
 
-from caraway.plan.model import IndexPlan
-from caraway.topics.admin import ensure_topics
-from caraway.topics.producer import TopicWriter
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.producer import TopicWriter
+from caraway.graph.plan.model import IndexPlan
 from tests.messages import messages_on
-from tests.unit.index.oracle import Case, case
-from tests.unit.index.test_against_engine import LATE
-from tests.unit.index.test_emission import SESSION, Fickle, Topic, check_rows, few, rows_of
+from tests.unit.dataplane.index.oracle import Case, case
+from tests.unit.dataplane.index.test_against_engine import LATE
+from tests.unit.dataplane.index.test_emission import SESSION, Fickle, Topic, check_rows, few, rows_of
 
 CASES = {
     "buckets": few(case("buckets", LATE)),

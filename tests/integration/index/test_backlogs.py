@@ -6,11 +6,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.reader import IndexReader
-from caraway.index.storage.store import IndexStore
-from caraway.topics.admin import ensure_topics
-from caraway.topics.producer import TopicWriter
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.producer import TopicWriter
 from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 from tests.timeouts import scaled
 

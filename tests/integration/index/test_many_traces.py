@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.unit.index.test_index import MACHINES, IndexMachine, check
+from tests.unit.dataplane.index.test_index import MACHINES, IndexMachine, check
 
 
-@pytest.mark.full(reason="more traces of the same kind as in tests/unit/index/test_index.py")
+@pytest.mark.full(reason="more traces of the same kind as in tests/unit/dataplane/index/test_index.py")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_index_answers_as_a_dictionary_does(machine: type[IndexMachine]) -> None:

@@ -4,14 +4,14 @@ import secrets
 from dataclasses import replace
 from pathlib import Path
 
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.snapshots import Snapshots
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.objects.folder import ObjectFolder
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.reader import IndexReader
-from caraway.index.storage.snapshots import Snapshots
-from caraway.index.storage.store import IndexStore
-from caraway.objects.folder import ObjectFolder
-from caraway.topics.admin import ensure_topics
-from caraway.topics.producer import TopicWriter
 from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 
 

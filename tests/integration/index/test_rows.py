@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.storage.store import IndexStore
-from caraway.topics.markers import MARKER_KEY
-from caraway.topics.producer import TopicWriter
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.markers import MARKER_KEY
+from caraway.dataplane.topics.producer import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, killed_when_it_gets_further, wait_for
 from tests.integration.index.rows import CASES, Events, read
-from tests.unit.index.test_emission import Topic, check_rows
+from tests.unit.dataplane.index.test_emission import Topic, check_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from caraway.apps.stack import ports
+from caraway.apps.stack.jars import JarSet
+from caraway.apps.stack.kafka import EmbeddedKafka
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.reader import IndexReader
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import IndexPlan
-from caraway.stack import ports
-from caraway.stack.jars import JarSet
-from caraway.stack.kafka import EmbeddedKafka
-from caraway.topics.admin import ensure_topics
-from caraway.topics.producer import TopicWriter
+from caraway.graph.plan.model import IndexPlan
 from tests.alone import running
 from tests.integration.index.flow import (
     PLANS,
@@ -32,7 +32,7 @@ from tests.integration.index.flow import (
     wait_for,
     wait_until_caught_up,
 )
-from tests.unit.index.naive import SECOND
+from tests.unit.dataplane.index.naive import SECOND
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_topic_that_begins_anew_is_indexed_anew(
     assert "indexing it anew" in caplog.text
 
 
-@pytest.mark.full(reason="kills for half a minute; tests/unit/index/test_store.py tears the log of an index")
+@pytest.mark.full(reason="kills for half a minute; tests/unit/dataplane/index/test_store.py tears the log of an index")
 def test_kills_in_mid_batch_leave_data_and_offsets_consistent(
     kafka: str, writer: TopicWriter, topic: str, tmp_path: Path
 ) -> None:

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from caraway.cli import app
-from caraway.config.settings import load_settings
+from caraway.apps.cli import app
+from caraway.process.settings.settings import load_settings
 from tests.timeouts import scaled
 
 ROOT = Path(__file__).parents[3]
@@ -155,7 +155,12 @@ def test_the_sdist_has_what_a_build_needs(dist: Path) -> None:
     [archive] = dist.glob("*.tar.gz")
     listed = subprocess.run(["tar", "-tzf", str(archive)], capture_output=True, text=True, check=True).stdout
     names = {name.partition("/")[2] for name in listed.splitlines()}
-    assert names >= {"hatch_build.py", "src/caraway/java/ivy.xml", "src/caraway/java/jars.sha256", "uv.lock"}
+    assert names >= {
+        "hatch_build.py",
+        "src/caraway/dataplane/streams/java/ivy.xml",
+        "src/caraway/dataplane/streams/java/jars.sha256",
+        "uv.lock",
+    }
     assert any(name.startswith("jvm/src/") for name in names)
     assert any(name.startswith("proto/") for name in names)
     assert not [name for name in names if name.startswith(("src/caraway/_jars/", ".venv/", ".uv/", "caraway-data/"))]

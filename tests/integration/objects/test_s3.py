@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
-from caraway.archive.store.tables import ArchiveTable, ReplacedError
+from caraway.dataplane.archive.store.tables import ArchiveTable, ReplacedError
+from caraway.dataplane.index.storage.snapshots import Snapshots
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.objects.folder import PARTS, ObjectFolder
 from caraway.errors import UnavailableError
-from caraway.index.storage.snapshots import Snapshots
-from caraway.index.storage.store import IndexStore
-from caraway.objects.folder import PARTS, ObjectFolder
 
 REGION = "eu-central-1"
 

@@ -9,8 +9,8 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 
-from caraway.children.forking import name_of
 from caraway.client import Client
+from caraway.process.children.forking import name_of
 from caraway.testing import MockClient
 from tests.integration.offline.shop import asked, definitions, logged
 from tests.integration.server.server_process import ServerProcess, eventually

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import caraway
-from caraway.cli import app
+from caraway.apps.cli import app
 from tests.integration.offline.desk import Shop, queries_of, same, some_fail
 from tests.integration.offline.shop import asked, logged
 from tests.integration.server.server_process import ServerProcess, eventually

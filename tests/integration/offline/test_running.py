@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from caraway.compute.query.model import Instants
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries import running
 from caraway.offline.queries.inputs import Files, open_rows
 from caraway.offline.queries.model import JSON_INPUT, OfflineRequest, QueryStatus, StoredRows, folder_of
@@ -18,9 +19,8 @@ from caraway.offline.queries.outputs import read_part
 from caraway.offline.queries.places import own_prefix
 from caraway.offline.queries.running import ATTEMPTS, QueryRun, attempted
 from caraway.offline.queries.store import OfflineQueries
-from caraway.query.model import Instants
 from caraway.state.database import connect
-from tests.unit.query.garden import DictReader, engine
+from tests.unit.compute.query.garden import DictReader, engine
 
 T = 1_700_000_000_000_000
 ROWS = 10

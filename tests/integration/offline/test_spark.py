@@ -7,7 +7,7 @@ from signal import SIGKILL
 
 import pytest
 
-from caraway.config.settings import OfflineSettings
+from caraway.process.settings.settings import OfflineSettings
 from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.offline.desk import Shop, processes_of, queries_of, some_fail
 from tests.integration.offline.shop import asked
@@ -73,7 +73,7 @@ def test_rows_that_fail_on_spark_say_why_and_the_others_go_on(shop: Shop) -> Non
         pytest.param("pyspark.daemon", marks=pytest.mark.full(reason="a task is computed twice")),
         pytest.param("java", marks=pytest.mark.full(reason="Spark starts twice")),
         pytest.param("caraway.offline", marks=pytest.mark.full(reason="Spark starts twice")),
-        pytest.param("caraway.server", marks=pytest.mark.full(reason="Spark starts twice")),
+        pytest.param("caraway.apps.server", marks=pytest.mark.full(reason="Spark starts twice")),
     ],
 )
 def test_a_query_on_spark_survives_a_kill(server: ServerProcess, shop: Shop, victim: str) -> None:
@@ -81,7 +81,7 @@ def test_a_query_on_spark_survives_a_kill(server: ServerProcess, shop: Shop, vic
     begun = shop.begin(rows, wanted, execution="spark")
     # The tasks have begun when there are processes for them.
     eventually(lambda: len(processes_of(server, "pyspark.daemon")) >= 2, server.said)
-    if victim == "caraway.server":
+    if victim == "caraway.apps.server":
         server.kill()
         server.start()
     else:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from caraway.cluster.leases import HeldLease, Lease
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.offline.queries.credentials import opened, sealed
 from caraway.offline.queries.model import OfflineRequest, Part, Place, QueryStatus, StoredRows
 from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
-from caraway.secrets.keyring import open_keyring
+from caraway.process.secrets.keyring import open_keyring
 from caraway.state.database import connect
+from caraway.state.ownership.leases import HeldLease, Lease
 from caraway.state.tables import offline_queries as table
 
 STORED = StoredRows("input.json")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from caraway.client.arguments import gather
-from caraway.query.catalog import Catalog
-from caraway.why.explaining import bits
-from caraway.why.model import MAX_LISTED, Listed, Why
-from caraway.why.recomputing import recompute
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.why.explaining import bits
+from caraway.compute.why.model import MAX_LISTED, Listed, Why
+from caraway.compute.why.recomputing import recompute
 from tests.integration.offline.desk import Shop
 from tests.integration.offline.shop import BEGIN
 

@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from caraway.client import arguments
-from caraway.expectations.counts import Counts
-from caraway.expectations.suite import checks_of
-from caraway.monitoring.quality.archiving import FILES, PATH, CountsTable, Retention
-from caraway.monitoring.quality.store import Findings, QualityStore, coarse, horizon
-from caraway.plan.planner import plan_graph
+from caraway.compute.expectations.counts import Counts
+from caraway.compute.expectations.suite import checks_of
+from caraway.graph.plan.planner import plan_graph
+from caraway.offline.monitoring.quality.archiving import FILES, PATH, CountsTable, Retention
+from caraway.offline.monitoring.quality.store import Findings, QualityStore, coarse, horizon
 from caraway.state.database import connect
 from tests.integration.quality.stalls import definitions
 
@@ -42,7 +42,7 @@ class Counted:
         self.hours: Counter[tuple[str, datetime, str]] = Counter()
 
     def add(self, at: datetime, number: int = 0, *, evaluated: int = 10, failed: int = 1) -> None:
-        """Count rows of a window, unless Postgres has given its hour up (`caraway.monitoring.quality.counting`)."""
+        """Count rows of a window, unless Postgres has given its hour up (`quality.counting`)."""
         newest = self.newest = max(self.newest, at)
         if at < horizon(newest, self.kept):
             return

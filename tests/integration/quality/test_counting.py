@@ -17,20 +17,20 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from caraway.client import arguments
-from caraway.expectations.counts import Counts
-from caraway.expectations.report import Status
-from caraway.monitoring.quality.follower import FOLDER, QualityFollower
-from caraway.monitoring.quality.profiles import DatasetProfiles
-from caraway.monitoring.quality.store import Findings, QualityStore
-from caraway.monitoring.quality.watching import states_of
-from caraway.plan.model import CheckPlan, RecordSchema
-from caraway.plan.planner import plan_graph
+from caraway.compute.expectations.counts import Counts
+from caraway.compute.expectations.report import Status
+from caraway.dataplane.topics.blocks import block_of
+from caraway.dataplane.topics.codec import PUT, RETRACT, RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.partitioning import partition_of
+from caraway.dataplane.topics.positions import TopicEnds, is_behind
+from caraway.graph.plan.model import CheckPlan, RecordSchema
+from caraway.graph.plan.planner import plan_graph
+from caraway.offline.monitoring.quality.follower import FOLDER, QualityFollower
+from caraway.offline.monitoring.quality.profiles import DatasetProfiles
+from caraway.offline.monitoring.quality.store import Findings, QualityStore
+from caraway.offline.monitoring.quality.watching import states_of
 from caraway.state.database import connect
-from caraway.topics.blocks import block_of
-from caraway.topics.codec import PUT, RETRACT, RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.partitioning import partition_of
-from caraway.topics.positions import TopicEnds, is_behind
 from tests.integration.quality.stalls import definitions
 from tests.timeouts import deadline_in
 

@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.client import Client
-from caraway.config.settings import AlertSettings, QualitySettings
+from caraway.process.settings.settings import AlertSettings, QualitySettings
 from tests.integration.jobs import running_jobs
 from tests.integration.quality.stalls import OWNER, definitions
 from tests.integration.server.server_process import ServerProcess, eventually, running_server

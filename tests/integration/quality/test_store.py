@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from caraway.expectations.counts import Counts
-from caraway.expectations.report import Status
-from caraway.monitoring.quality.store import KEPT_SAMPLES, Findings, QualityStore, Sample
+from caraway.compute.expectations.counts import Counts
+from caraway.compute.expectations.report import Status
+from caraway.offline.monitoring.quality.store import KEPT_SAMPLES, Findings, QualityStore, Sample
 from caraway.state.database import connect
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.client import Client
 from caraway.client.results import LogResult
 from caraway.connectors import Webhook, source
+from caraway.dataplane.ingest.intake_process import LEAST_BYTES
 from caraway.datasets import dataset, field
 from caraway.errors import RemoteError
-from caraway.ingest.intake_process import LEAST_BYTES
 from caraway.lib import expect_column_values_to_be_between, expectations
 from tests.integration.server.server_process import ServerProcess, eventually, running_server
 

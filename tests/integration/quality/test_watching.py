@@ -8,13 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
-from caraway.alerts.alert import AGAIN
-from caraway.alerts.webhook import ATTEMPTS, Webhook
 from caraway.client import arguments
-from caraway.expectations.counts import Counts
-from caraway.monitoring.quality.store import Findings, QualityStore
-from caraway.monitoring.quality.watching import QualityWatch
-from caraway.plan.planner import plan_graph
+from caraway.compute.expectations.counts import Counts
+from caraway.graph.plan.planner import plan_graph
+from caraway.offline.monitoring.alerts.alert import AGAIN
+from caraway.offline.monitoring.alerts.webhook import ATTEMPTS, Webhook
+from caraway.offline.monitoring.quality.store import Findings, QualityStore
+from caraway.offline.monitoring.quality.watching import QualityWatch
 from caraway.state.database import connect
 from tests.integration.quality.stalls import OWNER, definitions
 

@@ -14,7 +14,7 @@ from tests.integration.server.guarded import Guarded, guarded_server
 from tests.integration.server.server_process import ServerProcess
 from tests.integration.spark.broker import Broker, running_broker
 from tests.tls import TLS
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 
 @pytest.fixture(scope="session")

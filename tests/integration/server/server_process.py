@@ -17,11 +17,19 @@ import msgspec
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
-from caraway.children.forking import Forked
-from caraway.config.connectors import ConnectorSettings
-from caraway.config.kafka import KafkaSettings
-from caraway.config.oidc import OidcSettings
-from caraway.config.settings import (
+from caraway.apps.server.stalls import LIMIT_S
+from caraway.apps.stack import ports
+from caraway.dataplane.topics.blocks import records_in
+from caraway.dataplane.topics.connection import consumer_config
+from caraway.dataplane.topics.markers import is_marker
+from caraway.dataplane.topics.polling import poll_some
+from caraway.graph.specs import Graph
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
+from caraway.process.children.forking import Forked
+from caraway.process.settings.connectors import ConnectorSettings
+from caraway.process.settings.kafka import KafkaSettings
+from caraway.process.settings.oidc import OidcSettings
+from caraway.process.settings.settings import (
     AlertSettings,
     DriftSettings,
     OfflineSettings,
@@ -34,14 +42,6 @@ from caraway.config.settings import (
     SkewSettings,
     SourcesSettings,
 )
-from caraway.graph.specs import Graph
-from caraway.graph.wire.graphs import CommitRequest, encode_commit
-from caraway.server.stalls import LIMIT_S
-from caraway.stack import ports
-from caraway.topics.blocks import records_in
-from caraway.topics.connection import consumer_config
-from caraway.topics.markers import is_marker
-from caraway.topics.polling import poll_some
 from tests.messages import records_of
 from tests.services.forking import FORKS
 from tests.timeouts import deadline_in, scaled
@@ -62,7 +62,7 @@ OPEN = ConnectorSettings(
 
 
 class ServerProcess:
-    """`python -m caraway.server` on a free port."""
+    """`python -m caraway.apps.server` on a free port."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class ServerProcess:
         """Start the process without waiting for it."""
         environment = {**os.environ, **self.settings.environment()}
         if not self._cold:
-            self._process = FORKS.start("caraway.server", environment=environment, log=self.log_file)
+            self._process = FORKS.start("caraway.apps.server", environment=environment, log=self.log_file)
             return
         with self.log_file.open("ab") as log:
-            command = [sys.executable, "-m", "caraway.server"]
+            command = [sys.executable, "-m", "caraway.apps.server"]
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
     def start(self, *, healthy: bool = True) -> None:

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from caraway import connectors, dataset, field, meta
-from caraway.cli import app
+from caraway.apps.cli import app
+from caraway.apps.server.surface import DOCUMENT, ENDPOINTS
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
-from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.state.audit import AuditLog
 from caraway.state.permissions import Grant, Mode
 from tests.integration.databases import content_of
@@ -24,7 +24,7 @@ from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.integration.server.test_sources import graph_of
 from tests.tls import TLS
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 BY_PLACE = {(endpoint.method.lower(), endpoint.path): endpoint for endpoint in ENDPOINTS}
 

@@ -16,8 +16,8 @@ from caraway.graph.specs import FeaturesetSpec, FeatureSpec, Graph, Metadata, Py
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.tls import TLS
-from tests.unit.query import garden
-from tests.unit.query.steps import by_value
+from tests.unit.compute.query import garden
+from tests.unit.compute.query.steps import by_value
 
 HOUR = 3600
 

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from caraway import dataset, field, meta
 from caraway.connectors import Webhook, source
+from caraway.dataplane.topics.polling import poll_some
 from caraway.graph.specs import Graph
-from caraway.topics.polling import poll_some
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, consumer_of, eventually
 
 # Bounds that a backlog of a second passes.

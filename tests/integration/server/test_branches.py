@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.client import Client
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
-from tests.unit.control.graphs import clicks, users
-from tests.unit.query import garden
+from tests.unit.apps.server.control.graphs import clicks, users
+from tests.unit.compute.query import garden
 
 
 @pytest.fixture(scope="module")

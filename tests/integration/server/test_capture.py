@@ -15,8 +15,8 @@ import pytest
 
 from caraway import Dataset, connectors, dataset, field, meta
 from caraway.connectors import ref, source
+from caraway.dataplane.topics.codec import DELETE
 from caraway.graph.specs import Graph
-from caraway.topics.codec import DELETE
 from tests.integration.server.server_process import RecordCount, ServerProcess, eventually, records
 from tests.services.mariadb import DATABASE, PASSWORD, USER, MariaDB, running_mariadb
 from tests.services.postgres import Postgres, running_postgres

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from caraway import Client, connectors, dataset, field, meta, pipeline
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.lib.params import inputs
 from tests.integration.server.server_process import ServerProcess, eventually, records
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.client import Client
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.markdown import DOCS, blocks, console_commands, matches

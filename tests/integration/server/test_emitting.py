@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from caraway.cluster.leases import Lease
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.storage.store import IndexStore
-from caraway.server.emitting import LEASE, TOKEN_KEY, EmissionRight
+from caraway.apps.server.emitting import LEASE, TOKEN_KEY, EmissionRight
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.state.database import connect
-from caraway.topics.producer import TopicWriter
+from caraway.state.ownership.leases import Lease
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events
 

@@ -15,11 +15,11 @@ import polars as pl
 import pytest
 
 from caraway import Client, F, connectors, dataset, featureset, field, meta
-from caraway.erasure.keys import erasure_of
-from caraway.erasure.requests import ErasedKey, ErasureLog
-from caraway.plan.model import Column
-from caraway.secrets.keyring import open_keyring
+from caraway.dataplane.topics.erased_keys import erasure_of
+from caraway.graph.plan.model import Column
+from caraway.process.secrets.keyring import open_keyring
 from caraway.state.database import connect
+from caraway.state.erasures import ErasedKey, ErasureLog
 from caraway.testing import MockClient
 from tests.integration.archive.archive_process import ArchiveProcess, served_rows
 from tests.integration.databases import content_of
@@ -142,7 +142,9 @@ def on_disk(server: ServerProcess, text: str) -> set[str]:
     return found
 
 
-@pytest.mark.full(reason="kills and lost folders for a minute; tests/unit/erasure and archive/ have each part")
+@pytest.mark.full(
+    reason="kills and lost folders for a minute; tests/unit/apps/server/erasure and archive/ have each part"
+)
 def test_what_is_erased_stays_so_after_kills_and_losses(
     own_server: Callable[[], ServerProcess], kafka: str, postgres: str, archived_by: Callable[..., ArchiveProcess]
 ) -> None:

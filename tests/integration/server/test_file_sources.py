@@ -23,15 +23,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from caraway import Dataset, connectors, dataset, field, meta
-from caraway.config.settings import SourcesSettings
+from caraway.apps.stack import ports
 from caraway.connectors import S3, source
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.graph.connectors import S3Connector
 from caraway.graph.specs import Graph
-from caraway.stack import ports
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.process.settings.settings import SourcesSettings
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, numbers_of, records
 from tests.tls import TLS
-from tests.unit.ingest.hudi_source import Recorded
+from tests.unit.dataplane.sources.hudi_source import Recorded
 
 BEGIN = 1_700_000_000
 FILES, ROWS = 6, 5_000

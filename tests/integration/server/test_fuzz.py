@@ -15,8 +15,8 @@ from random import Random
 import psutil
 import pytest
 
-from caraway.server.surface import DOCUMENT
-from caraway.stack import ports
+from caraway.apps.server.surface import DOCUMENT
+from caraway.apps.stack import ports
 from tests.fuzz.again import MCP
 from tests.fuzz.messages import Caller, messages, untouched
 from tests.fuzz.run import Findings, fuzz
@@ -24,7 +24,7 @@ from tests.fuzz.valid import BRANCH, agents, pages, requests
 from tests.integration.server.guarded import guarded_server
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 # Requests of the short form. It runs in the tier of integration, beside other tests that take the processors, so it
 # checks no waits. The number is read on import, because the tests remove settings from outside.
@@ -33,7 +33,7 @@ NUMBER = int(os.environ.get("CARAWAY_FUZZ_REQUESTS", SHORT))
 SEED = int(os.environ.get("CARAWAY_FUZZ_SEED", "1" if NUMBER == SHORT else str(secrets.randbits(32))))
 # Bound on the time of one test, enough for a slow machine: 10,000 requests take some minutes.
 SECONDS = 300 + NUMBER // 5
-INTAKE = "caraway.ingest.intake_main"
+INTAKE = "caraway.dataplane.ingest.intake_main"
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_malformed_requests_of_agents_harm_nobody(fuzzed: tuple[ServerProcess, s
     assert server.port is not None
     caller = Caller(f"{server.host}:{port}", token)
     url = f"http://{server.host}:{server.port}"
-    command = [sys.executable, "-m", "caraway.cli", "mcp", "--http", "--port", str(port), "--url", url]
+    command = [sys.executable, "-m", "caraway.apps.cli", "mcp", "--http", "--port", str(port), "--url", url]
     with log.open("wb") as said, subprocess.Popen(command, stdout=said, stderr=said) as mcp:
         try:
             eventually(lambda: listens(server.host, port) or mcp.poll() is not None, log.read_text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from caraway.server.surface import ENDPOINTS
+from caraway.apps.server.surface import ENDPOINTS
 from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot

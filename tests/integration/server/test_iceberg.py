@@ -15,12 +15,12 @@ from moto.server import ThreadedMotoServer
 from pyiceberg.catalog.sql import SqlCatalog
 
 from caraway import Dataset, dataset, field, meta, pipeline
-from caraway.config.settings import SourcesSettings
 from caraway.connectors import S3, Iceberg, sink, source
 from caraway.datasets import Sum
 from caraway.dtypes import Continuous
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
+from caraway.process.settings.settings import SourcesSettings
 from tests.integration.server.server_process import ServerProcess, eventually
 
 BEGIN = 1_700_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.client import Client
 from tests.documented_commands import RUN_BY
 from tests.integration.jobs import running_jobs

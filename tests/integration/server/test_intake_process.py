@@ -11,11 +11,11 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 import msgspec
 import pytest
 
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, end_of, eventually, records
 from tests.integration.server.test_repeats import pots_on, readings
 from tests.timeouts import deadline_in
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 ROWS = 1_000
 
@@ -24,7 +24,10 @@ def intake_of(server: ServerProcess) -> int | None:
     """Return the process id of a server's intake process, None if it has none."""
     for folder in Path("/proc").iterdir():
         try:
-            if not folder.name.isdigit() or b"caraway.ingest.intake_main" not in (folder / "cmdline").read_bytes():
+            if (
+                not folder.name.isdigit()
+                or b"caraway.dataplane.ingest.intake_main" not in (folder / "cmdline").read_bytes()
+            ):
                 continue
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:

@@ -22,10 +22,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from caraway import dataset, field, meta
-from caraway.config.settings import SourcesSettings
 from caraway.connectors import source
+from caraway.dataplane.topics.codec import DELETE
 from caraway.graph.specs import Graph
-from caraway.topics.codec import DELETE
+from caraway.process.settings.settings import SourcesSettings
 from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
 from tests.integration.spark.broker import Broker

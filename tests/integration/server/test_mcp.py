@@ -18,9 +18,9 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from caraway.mcp.asking import Server
-from caraway.mcp.serving import http_app, mcp_server
-from caraway.stack import ports
+from caraway.apps.mcp.asking import Server
+from caraway.apps.mcp.serving import http_app, mcp_server
+from caraway.apps.stack import ports
 from caraway.state.permissions import Grant, Mode
 from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import eventually
@@ -129,7 +129,7 @@ def test_a_commit_is_previewed_over_standard_input_and_output(world: Guarded, tm
     file = tmp_path / "spoons.py"
     process = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "caraway.cli", "mcp", "--url", url_of(world)],
+        args=["-m", "caraway.apps.cli", "mcp", "--url", url_of(world)],
         env={**os.environ, "CARAWAY_TOKEN": world.admin},
     )
 

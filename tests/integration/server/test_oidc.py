@@ -16,11 +16,11 @@ import httpx
 import pytest
 from joserfc.jwk import RSAKey
 
-from caraway.config.oidc import OidcSettings
+from caraway.apps.server.access import provider as provider_module
+from caraway.apps.server.access.provider import LEEWAY_S, MAX_TOKEN, Provider
+from caraway.apps.stack.ports import choose
 from caraway.errors import UnauthenticatedError, UnavailableError
-from caraway.server.access import provider as provider_module
-from caraway.server.access.provider import LEEWAY_S, MAX_TOKEN, Provider
-from caraway.stack.ports import choose
+from caraway.process.settings.oidc import OidcSettings
 from caraway.state.audit import AuditLog
 from caraway.state.database import connect
 from caraway.state.permissions import Grant, Mode

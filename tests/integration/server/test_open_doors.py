@@ -19,11 +19,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from caraway import Client, Dataset, connectors, dataset, field, meta, pipeline
-from caraway.config.settings import SecretsSettings, SourcesSettings
 from caraway.connectors import Avro, Iceberg, Kafka, Postgres, Webhook, sink, source
 from caraway.errors import RemoteError
 from caraway.integrations.aws import Secret
 from caraway.lib import inputs
+from caraway.process.settings.settings import SecretsSettings, SourcesSettings
 from caraway.state.access import Access
 from caraway.state.database import connect
 from caraway.state.permissions import Grant, Mode

@@ -25,7 +25,7 @@ from caraway.lib import expect_column_values_to_match_json_schema, expect_column
 from tests.integration.server.attacks import MB, timed, unharmed
 from tests.integration.server.server_process import ServerProcess
 from tests.tls import TLS
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 PROTOBUF = {"Content-Type": "application/octet-stream"}

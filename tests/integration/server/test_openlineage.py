@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from caraway.client import arguments
-from caraway.config.settings import OpenLineageSettings
 from caraway.connectors import Webhook, source
 from caraway.datasets import dataset, field, pipeline
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.lib import inputs, meta
-from caraway.plan.planner import plan_graph
+from caraway.process.settings.settings import OpenLineageSettings
 from caraway.state.database import connect
 from caraway.state.registry import JobRegistry
 from tests.integration.server.server_process import ServerProcess, eventually

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from caraway.stack import ports
-from caraway.stack.jars import JarSet
-from caraway.stack.kafka import EmbeddedKafka
-from caraway.stack.postgres import EmbeddedPostgres
+from caraway.apps.stack import ports
+from caraway.apps.stack.jars import JarSet
+from caraway.apps.stack.kafka import EmbeddedKafka
+from caraway.apps.stack.postgres import EmbeddedPostgres
 from tests.alone import running
 from tests.integration.server.server_process import ServerProcess, end_of, eventually
 from tests.timeouts import scaled
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 ROW = {"pot": 1, "species": "oak", "size": None, "bought": 1000}
 

@@ -18,16 +18,16 @@ import httpx
 import pytest
 
 from caraway import Count, F, connectors, dataset, extractor, featureset, field, meta, pipeline
-from caraway.config.errors import ConfigurationError
-from caraway.config.kafka import KafkaSettings
-from caraway.config.settings import IndexSettings, ServerSettings, Settings
+from caraway.apps.server.__main__ import run_workers
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.dtypes import Continuous, Tumbling
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.lib.params import inputs, outputs
-from caraway.plan.planner import plan_graph
-from caraway.server.__main__ import run_workers
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.producer import TopicWriter
+from caraway.process.settings.errors import ConfigurationError
+from caraway.process.settings.kafka import KafkaSettings
+from caraway.process.settings.settings import IndexSettings, ServerSettings, Settings
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 from tests.tls import TLS
 

@@ -14,8 +14,6 @@ import certifi
 import pytest
 
 from caraway import Client, Dataset, dataset, field, meta, pipeline
-from caraway.config.connectors import ConnectorSettings
-from caraway.config.settings import SourcesSettings
 from caraway.connectors import (
     GCS,
     HTTP,
@@ -36,6 +34,8 @@ from caraway.connectors import (
 from caraway.connectors.data_connector import DataConnector
 from caraway.errors import RemoteError
 from caraway.lib import inputs
+from caraway.process.settings.connectors import ConnectorSettings
+from caraway.process.settings.settings import SourcesSettings
 from tests.integration.databases import new_database
 from tests.integration.server.server_process import ServerProcess
 from tests.integration.server.test_open_doors import copied_to, rows_of

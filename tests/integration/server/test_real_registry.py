@@ -11,11 +11,11 @@ import httpx
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from caraway.dataplane.sources.decoding.formats import decoder_of
 from caraway.errors import UnavailableError
 from caraway.graph.systems import RegistryFormat, SchemaRegistry
-from caraway.ingest.sources.decoding.formats import decoder_of
 from tests.services.apicurio import running_apicurio
-from tests.unit.ingest.decoding import records
+from tests.unit.dataplane.sources.decoding import records
 
 pytestmark = pytest.mark.full(
     reason="fetches and starts a registry; unit tests have the same schemas on a small server"

@@ -10,11 +10,11 @@ import httpx
 import msgspec
 import pytest
 
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.state.permissions import Grant, Mode
-from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import RecordCount, ServerProcess, records
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 # Rows of a request, of at most 100,000. A quick machine takes two seconds for so many, which is many slices of work to
 # kill the server between.

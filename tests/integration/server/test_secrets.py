@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from caraway import Client, extractor, featureset, meta
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.errors import RemoteError
 from caraway.lib import secrets
 from caraway.lib.params import inputs, outputs

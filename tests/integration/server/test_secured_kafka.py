@@ -12,28 +12,28 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from caraway.config.settings import SecretsSettings
 from caraway.connectors import Kafka
+from caraway.dataplane.sinks import kafka as kafka_sink
+from caraway.dataplane.sinks.changes import Change, Row
+from caraway.dataplane.sinks.kafka import KafkaWriter
+from caraway.dataplane.sinks.writer import Batch, SignIn
+from caraway.dataplane.sources.kafka import KafkaReader
+from caraway.dataplane.sources.reader import SourceBatch, SourceContext
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import KafkaConnector
+from caraway.graph.plan.model import SinkPlan
+from caraway.graph.secrets.resolver import resolver
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import Graph
 from caraway.graph.systems import KafkaSystem, Secretish, SecretRef
-from caraway.ingest.sources.kafka import KafkaReader
-from caraway.ingest.sources.reader import SourceBatch, SourceContext
 from caraway.integrations.aws import Secret
-from caraway.plan.model import SinkPlan
-from caraway.secrets.resolver import resolver
-from caraway.sinks import kafka as kafka_sink
-from caraway.sinks.changes import Change, Row
-from caraway.sinks.kafka import KafkaWriter
-from caraway.sinks.writer import Batch, SignIn
+from caraway.process.settings.settings import SecretsSettings
 from tests.integration.server.server_process import ServerProcess, end_of, eventually
 from tests.integration.server.test_sources import readings_of
 from tests.services.secured_kafka import MECHANISMS, PASSWORD, USER, SecuredKafka
 from tests.timeouts import deadline_in
-from tests.unit.ingest.decoding.records import DATASET
-from tests.unit.sinks.world import plan_of, writing
+from tests.unit.dataplane.sinks.world import plan_of, writing
+from tests.unit.dataplane.sources.decoding.records import DATASET
 
 WAYS = [(protocol, mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in ("PLAIN", *MECHANISMS)]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from caraway.served.log import SERVED
+from caraway.dataplane.archive.served_log import SERVED
 from tests.integration.server.server_process import ServerProcess, eventually, records
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from caraway.apps.server.access.admin_token import OPERATOR
+from caraway.apps.server.access.gate import Gate
+from caraway.apps.server.pages.session import LASTING, PageHeaders
+from caraway.apps.server.pages.surface import PAGES
 from caraway.errors import UnauthenticatedError
-from caraway.server.access.admin_token import OPERATOR
-from caraway.server.access.gate import Gate
-from caraway.server.pages.session import LASTING, PageHeaders
-from caraway.server.pages.surface import PAGES
 from caraway.state.access import MAX_SESSIONS, Access, digest_of
 from caraway.state.audit import AuditLog
 from caraway.state.permissions import Caller
 from caraway.state.tables import sessions
 from tests.integration.state.test_rights import LOST
-from tests.unit.server.asking import Headers
+from tests.unit.apps.server.asking import Headers
 
 (OVERVIEW,) = (page for page in PAGES if page.path == "/console")
 OPERATORS = "o" * 40

@@ -35,20 +35,20 @@ from moto.server import ThreadedMotoServer
 from caraway import Dataset, dataset, field, meta, pipeline
 from caraway.connectors import HTTP, S3, Certificate, Kafka, Webhook, sink, source
 from caraway.connectors.data_connector import DataConnector
+from caraway.dataplane.sinks import kafka as kafka_writer
+from caraway.dataplane.sinks.changes import Change, Row
+from caraway.dataplane.sinks.kafka import KafkaWriter
+from caraway.dataplane.sinks.writer import Batch, Refusal
 from caraway.datasets import Count, Sum
 from caraway.dtypes import Continuous
 from caraway.errors import UnavailableError
+from caraway.graph.plan.model import on_branch
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
-from caraway.plan.model import on_branch
-from caraway.plan.planner import plan_graph
-from caraway.sinks import kafka as kafka_writer
-from caraway.sinks.changes import Change, Row
-from caraway.sinks.kafka import KafkaWriter
-from caraway.sinks.writer import Batch, Refusal
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 from tests.integration.spark.broker import Broker
-from tests.unit.sinks.world import writing
+from tests.unit.dataplane.sinks.world import writing
 
 REGION = "eu-central-1"
 USERS = 7

@@ -4,10 +4,10 @@ import shutil
 import time
 from pathlib import Path
 
-from caraway.index.storage.repair import DAMAGED
-from caraway.index.storage.snapshots import MANIFESTS
+from caraway.dataplane.index.storage.repair import DAMAGED
+from caraway.dataplane.index.storage.snapshots import MANIFESTS
 from tests.integration.server.server_process import ServerProcess, eventually
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 # The tests share the broker with others, and so the topics of equal definitions; these pots are their own.
 POT = 7_000_000

@@ -25,8 +25,8 @@ from caraway.expr import col
 from caraway.graph.specs import Graph
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.registry_server import RegistryServer, registry_server
-from tests.unit.ingest.decoding.records import protobuf_text_writer
-from tests.unit.rows import debezium_tables as tables
+from tests.unit.compute.rows import debezium_tables as tables
+from tests.unit.dataplane.sources.decoding.records import protobuf_text_writer
 
 KEYS = range(10)
 

@@ -11,9 +11,9 @@ from random import Random
 import orjson
 import pytest
 
-from caraway.config.settings import SourcesSettings
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.graph.specs import Graph
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.process.settings.settings import SourcesSettings
 from tests.integration.server.killed_systems import REFUSED, SYSTEMS
 from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, numbers_of, records

@@ -15,10 +15,10 @@ from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
 from caraway import Client, Dataset, connectors, dataset, field, meta
-from caraway.cli import app
+from caraway.apps.cli import app
 from caraway.connectors import Kafka, Webhook, source
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.errors import RemoteError
-from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, end_of, eventually
 
 ROWS = [

@@ -14,8 +14,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
-from caraway.server.surface import DOCUMENT
+from caraway.apps.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.apps.server.surface import DOCUMENT
 from tests.effort import examples
 from tests.integration.server.server_process import ServerProcess
 

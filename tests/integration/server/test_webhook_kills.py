@@ -16,8 +16,8 @@ import pytest
 from caraway import dataset, field, meta
 from caraway.client import Client
 from caraway.connectors import Webhook, source
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.graph.specs import Graph
-from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, numbers_of, records
 from tests.integration.spark.broker import Broker

@@ -15,7 +15,7 @@ from caraway import Client, connectors, dataset, field, meta
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_secrets import Signed
 from tests.tls import TLS
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 
 # The tests share the broker with others, and so the topics of equal definitions; these pots are their own.
 POT = 9_000_000
@@ -68,7 +68,7 @@ def processes(server: ServerProcess) -> dict[str, psutil.Process]:
         # A process that has just ended has no command line.
         with suppress(psutil.NoSuchProcess):
             line = child.cmdline()
-            if "caraway.server.workers" in line:
+            if "caraway.apps.server.workers" in line:
                 found[line[line.index("--reader") + 1] if "--reader" in line else "writer"] = child
     return found
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-import caraway.sinks.postgres.writer
-import caraway.sinks.redis.writer
-import caraway.sinks.worker
-import tests.unit.sinks.world
+import caraway.dataplane.sinks.postgres.writer
+import caraway.dataplane.sinks.redis.writer
+import caraway.dataplane.sinks.worker
+import tests.unit.dataplane.sinks.world
 from tests.integration.sinks import test_postgres_sink, test_redis_sink
 from tests.integration.sinks.test_redis_sink import client, server, shared_server
 from tests.mutants import mutant
-from tests.unit.sinks import test_worker
+from tests.unit.dataplane.sinks import test_worker
 
 # They are fixtures.
 __all__ = ["client", "server", "shared_server"]
@@ -31,7 +31,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-REDIS, POSTGRES, WORKER = caraway.sinks.redis.writer, caraway.sinks.postgres.writer, caraway.sinks.worker
+REDIS, POSTGRES, WORKER = (
+    caraway.dataplane.sinks.redis.writer,
+    caraway.dataplane.sinks.postgres.writer,
+    caraway.dataplane.sinks.worker,
+)
 NONE = "no mistake"
 Mistakes = dict[str, tuple[str, str]]
 
@@ -132,7 +136,9 @@ OF_THE_WORKER: Mistakes = {
 
 @pytest.mark.parametrize("mistake", OF_THE_WORKER)
 def test_a_mistake_in_the_worker_is_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tests.unit.sinks.world, "SinkWorker", mutant(WORKER, *OF_THE_WORKER[mistake]).SinkWorker)
+    monkeypatch.setattr(
+        tests.unit.dataplane.sinks.world, "SinkWorker", mutant(WORKER, *OF_THE_WORKER[mistake]).SinkWorker
+    )
     law: Any = test_worker.test_changes_give_the_table_whatever_happens
     # The first counterexample is enough, so none is made smaller, and each run tries the same ones.
     once = settings(phases=[Phase.generate], derandomize=True, database=None, max_examples=200, deadline=None)

@@ -12,6 +12,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from caraway.dataplane.sinks.changes import Row
+from caraway.dataplane.sinks.postgres.writer import PostgresWriter, check
+from caraway.dataplane.sinks.writer import Batch, Refusal, SignIn
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -28,14 +31,11 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import TableConnector
+from caraway.graph.plan.model import SinkPlan
 from caraway.graph.sources import SinkSpec
 from caraway.graph.systems import PostgresSystem, SecretRef
-from caraway.plan.model import SinkPlan
-from caraway.sinks.changes import Row
-from caraway.sinks.postgres.writer import PostgresWriter, check
-from caraway.sinks.writer import Batch, Refusal, SignIn
-from tests.unit.sinks.table_contract import check_deaths
-from tests.unit.sinks.world import change, of_columns, plan_of, row, writing
+from tests.unit.dataplane.sinks.table_contract import check_deaths
+from tests.unit.dataplane.sinks.world import change, of_columns, plan_of, row, writing
 
 SIGN_IN = SignIn(resolve=str)
 

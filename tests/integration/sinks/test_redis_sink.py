@@ -13,6 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caraway.apps.stack import ports
+from caraway.dataplane.sinks.changes import Row
+from caraway.dataplane.sinks.redis.rows import RedisRows
+from caraway.dataplane.sinks.redis.writer import RedisWriter, check
+from caraway.dataplane.sinks.writer import Batch, Refusal, SignIn
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -28,18 +33,13 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import RedisConnector
+from caraway.graph.plan.model import SinkPlan
 from caraway.graph.sources import SinkSpec
 from caraway.graph.systems import RedisSystem, SecretRef
-from caraway.plan.model import SinkPlan
-from caraway.sinks.changes import Row
-from caraway.sinks.redis.rows import RedisRows
-from caraway.sinks.redis.writer import RedisWriter, check
-from caraway.sinks.writer import Batch, Refusal, SignIn
-from caraway.stack import ports
 from tests.services.certificates import write_certificates
 from tests.services.redis import RedisServer, running_redis
-from tests.unit.sinks.table_contract import check_deaths
-from tests.unit.sinks.world import change, of_columns, plan_of, row, writing
+from tests.unit.dataplane.sinks.table_contract import check_deaths
+from tests.unit.dataplane.sinks.world import change, of_columns, plan_of, row, writing
 
 SIGN_IN = SignIn(resolve=str)
 

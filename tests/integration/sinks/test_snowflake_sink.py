@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from caraway.dataplane.sinks.changes import Row
+from caraway.dataplane.sinks.snowflake import SnowflakeWriter, check
+from caraway.dataplane.sinks.writer import Batch, SignIn
 from caraway.dtypes.types import BOOL, BYTES, DATE, DATETIME, STRING, DataType, DecimalType, ListType, optional
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import TableConnector
+from caraway.graph.plan.model import Column, SinkPlan
 from caraway.graph.sources import SinkSpec
 from caraway.graph.systems import SecretRef
-from caraway.plan.model import Column, SinkPlan
-from caraway.sinks.changes import Row
-from caraway.sinks.snowflake import SnowflakeWriter, check
-from caraway.sinks.writer import Batch, SignIn
 from tests.services.snowflake import PASSWORD, Gate, running_in_thread, session, system_of
-from tests.unit.sinks.table_contract import *  # noqa: F403 (the tests of the contract)
-from tests.unit.sinks.table_contract import BATCHES, check_batches
-from tests.unit.sinks.world import change, plan_of, row, writing
+from tests.unit.dataplane.sinks.table_contract import *  # noqa: F403 (the tests of the contract)
+from tests.unit.dataplane.sinks.table_contract import BATCHES, check_batches
+from tests.unit.dataplane.sinks.world import change, plan_of, row, writing
 
 TABLE = TableConnector(system=system_of(), table="heavy", cursor=None)
 SINK = SinkSpec(connector=TABLE, how="incremental", create=True, every_us=1, renames=(("v", "value"),))

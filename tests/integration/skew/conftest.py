@@ -15,17 +15,17 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from caraway.client import Client
-from caraway.config.settings import Settings, SkewSettings
-from caraway.erasure.keys import ErasedKeys
-from caraway.functions.confinement.configured import confinement_of
-from caraway.functions.extractors.pool import FunctionPool
-from caraway.monitoring.skew.watch import Parts, SkewWatch
-from caraway.secrets.keyring import open_keyring
-from caraway.secrets.store import SecretStore
-from caraway.served.findings import Finding
-from caraway.served.log import SERVED
-from caraway.served.skew import SkewStore
+from caraway.compute.extractors.pool import FunctionPool
+from caraway.dataplane.archive.served_log import SERVED
+from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.offline.monitoring.skew.watch import Parts, SkewWatch
+from caraway.process.confinement.configured import confinement_of
+from caraway.process.secrets.keyring import open_keyring
+from caraway.process.settings.settings import Settings, SkewSettings
 from caraway.state.database import connect
+from caraway.state.findings import Finding
+from caraway.state.secrets import SecretStore
+from caraway.state.skew import SkewStore
 from tests.integration.archive.archive_process import ArchiveProcess, served_rows
 from tests.integration.jobs import running_jobs
 from tests.integration.server.server_process import ServerProcess, eventually, running_server

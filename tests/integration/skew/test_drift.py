@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 from sqlalchemy import select
 
-from caraway.alerts.lasting import LastingAlerts
-from caraway.alerts.webhook import Webhook
-from caraway.erasure.keys import ErasedKeys
-from caraway.monitoring.drift.alerting import NAME, OBJECT
-from caraway.monitoring.drift.watch import DriftWatch, Parts
-from caraway.objects.folder import ObjectFolder
-from caraway.secrets.keyring import open_keyring
-from caraway.served.drift import DriftStore
+from caraway.dataplane.objects.folder import ObjectFolder
+from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.offline.monitoring.alerts.lasting import LastingAlerts
+from caraway.offline.monitoring.alerts.webhook import Webhook
+from caraway.offline.monitoring.drift.alerting import NAME, OBJECT
+from caraway.offline.monitoring.drift.watch import DriftWatch, Parts
+from caraway.process.secrets.keyring import open_keyring
+from caraway.state.drift import DriftStore
 from caraway.state.tables import drift_profiles
 from tests.integration.server.server_process import eventually
 from tests.integration.skew.conftest import Shop

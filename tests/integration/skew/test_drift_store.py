@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from caraway.profiles.columns import ColumnProfile
-from caraway.profiles.kinds import Kind
-from caraway.served.drift import DriftStore, HourKey, Profiled
-from caraway.served.findings import Found
+from caraway.compute.profiles.columns import ColumnProfile
+from caraway.compute.profiles.kinds import Kind
 from caraway.state.database import connect
+from caraway.state.drift import DriftStore, HourKey, Profiled
+from caraway.state.findings import Found
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from caraway.children.forking import name_of
-from caraway.cli import app
-from caraway.config.settings import SkewSettings
-from caraway.served.findings import Finding
+from caraway.apps.cli import app
+from caraway.process.children.forking import name_of
+from caraway.process.settings.settings import SkewSettings
+from caraway.state.findings import Finding
 from tests.integration.server.server_process import eventually
 from tests.integration.skew.conftest import Shop, archived_server
 from tests.timeouts import scaled
@@ -35,7 +35,7 @@ def test_each_row_is_counted_once_however_often_the_process_is_killed(shop: Shop
         with log.open("ab") as out:
             environment = {**os.environ, **settings.environment()}
             return subprocess.Popen(
-                [sys.executable, "-m", "caraway.monitoring"], env=environment, stdout=out, stderr=out
+                [sys.executable, "-m", "caraway.offline.monitoring"], env=environment, stdout=out, stderr=out
             )
 
     def counted() -> int:
@@ -103,6 +103,6 @@ def test_a_server_watches_and_shows_what_it_found(watched: Shop) -> None:
     assert "Till.mean" not in only.stdout
     # The process ends with its server.
     children = psutil.Process(watched.server.pid).children(recursive=True)
-    (watch,) = [child for child in children if child.name() == name_of("caraway.monitoring")]
+    (watch,) = [child for child in children if child.name() == name_of("caraway.offline.monitoring")]
     watched.server.kill()
     watch.wait(scaled(60))

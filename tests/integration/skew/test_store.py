@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from caraway.served.findings import CountKey, Finding, Findings, Sample
-from caraway.served.skew import KEPT_SAMPLES, MAX_TEXT, SkewStore
 from caraway.state.database import connect
+from caraway.state.findings import CountKey, Finding, Findings, Sample
+from caraway.state.skew import KEPT_SAMPLES, MAX_TEXT, SkewStore
 from caraway.state.watched import WatchLease
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from caraway.errors import UnavailableError
-from caraway.served.findings import Finding
-from caraway.served.skew import SkewStore
+from caraway.state.findings import Finding
+from caraway.state.skew import SkewStore
 from tests.integration.server.server_process import eventually
 from tests.integration.skew.conftest import Shop
 

@@ -5,20 +5,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from caraway.dataplane.ingest.targets import Target
+from caraway.dataplane.sources.capture.batch import COMMITTED_AT
+from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.reader import LiveRow, Position, SourceBatch, SourceContext
+from caraway.dataplane.sources.worker import SourceWorker
+from caraway.dataplane.topics.codec import DELETE, RecordCodec
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.dtypes.types import DATETIME, INT, STRING, DataType, DecimalType, OptionalType
 from caraway.graph.connectors import CaptureConnector
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.sources import Cdc, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.graph.systems import MySQLSystem, PostgresSystem
-from caraway.ingest.sources.capture.batch import COMMITTED_AT
-from caraway.ingest.sources.capture.reader import CaptureReader
-from caraway.ingest.sources.reader import LiveRow, Position, SourceBatch, SourceContext
-from caraway.ingest.sources.worker import SourceWorker
-from caraway.ingest.targets import Target
-from caraway.plan.planner import plan_graph
-from caraway.topics.codec import DELETE, RecordCodec
-from caraway.topics.dead_letters import DEAD_LETTERS
-from tests.unit.ingest.kept import Kept
+from tests.unit.dataplane.sources.kept import Kept
 from tests.unit.leased import KilledError
 
 # The columns of the table that the dataset has. The table gets and loses others meanwhile.

@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from caraway.dataplane.sources.reader import Position, Resolve, SourceBatch, SourceContext
 from caraway.dtypes.types import DATETIME, INT
 from caraway.graph.connectors import Connector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
-from caraway.ingest.sources.reader import Position, Resolve, SourceBatch, SourceContext
 
 
 def context_of(

@@ -6,8 +6,8 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
+from caraway.dataplane.sources.worker import SourceWorker
 from caraway.graph.systems import MySQLSystem
-from caraway.ingest.sources.worker import SourceWorker
 from tests.integration.sources.capture_world import World, plants
 from tests.services.mariadb import PASSWORD, USER, MariaDB
 from tests.services.mysql import MySQL

@@ -8,8 +8,8 @@ from subprocess import DEVNULL, Popen
 import grpc
 import pytest
 
-from caraway.java.runtime import find_java
-from caraway.stack import ports
+from caraway.apps.stack import ports
+from caraway.dataplane.streams.java.runtime import find_java
 
 FOLDER = Path("/usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib")
 

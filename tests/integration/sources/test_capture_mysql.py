@@ -15,15 +15,15 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor
 
+from caraway.dataplane.sources.capture import reader
+from caraway.dataplane.sources.capture.batch import COMMITTED_AT
+from caraway.dataplane.sources.capture.mysql import log, stream, transactions
+from caraway.dataplane.sources.capture.mysql.values import ZERO_DATE
+from caraway.dataplane.sources.capture.reader import CaptureReader, forget
+from caraway.dataplane.sources.tables.database import Page
+from caraway.dataplane.sources.tables.mysql import MySQLTable
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import CaptureConnector, TableConnector
-from caraway.ingest.sources.capture import reader
-from caraway.ingest.sources.capture.batch import COMMITTED_AT
-from caraway.ingest.sources.capture.mysql import log, stream, transactions
-from caraway.ingest.sources.capture.mysql.values import ZERO_DATE
-from caraway.ingest.sources.capture.reader import CaptureReader, forget
-from caraway.ingest.sources.tables.database import Page
-from caraway.ingest.sources.tables.mysql import MySQLTable
 from tests.integration.sources.capture_world import World, plants
 from tests.integration.sources.mysql_database import TABLE, Database, catch_up, check, keep_on
 from tests.services.mariadb import MariaDB, running_mariadb

@@ -16,14 +16,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from caraway.dataplane.sources.capture import reader
+from caraway.dataplane.sources.capture.postgres import log
+from caraway.dataplane.sources.capture.postgres.connection import Server
+from caraway.dataplane.sources.capture.reader import CaptureReader, forget
+from caraway.dataplane.sources.worker import SourceWorker
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import CaptureConnector
 from caraway.graph.systems import PostgresSystem
-from caraway.ingest.sources.capture import reader
-from caraway.ingest.sources.capture.postgres import log
-from caraway.ingest.sources.capture.postgres.connection import Server
-from caraway.ingest.sources.capture.reader import CaptureReader, forget
-from caraway.ingest.sources.worker import SourceWorker
 from tests.integration.sources.capture_world import World, plants
 from tests.services.cutting import cutting_proxy
 from tests.services.postgres import Postgres, running_postgres

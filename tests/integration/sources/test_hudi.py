@@ -12,8 +12,8 @@ import pytest
 from caraway.errors import UnavailableError
 from caraway.graph.sources import Cdc
 from tests.services.hudi import FIELDS, HudiTables, running_hudi
-from tests.unit.ingest.hudi_source import HudiSource, applied, chosen
-from tests.unit.ingest.lake import EVENTS, rows_of
+from tests.unit.dataplane.sources.hudi_source import HudiSource, applied, chosen
+from tests.unit.dataplane.sources.lake import EVENTS, rows_of
 
 pytestmark = [
     pytest.mark.full(reason="a JVM with another Spark, some seconds a commit; recorded tables are in the unit tests"),

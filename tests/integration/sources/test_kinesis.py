@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 from structlog.testing import capture_logs
 
+from caraway.dataplane.sources.kinesis import reader as module
+from caraway.dataplane.sources.kinesis.reader import KinesisReader
+from caraway.dataplane.sources.reader import Position, SourceBatch
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import KinesisConnector, StreamStart
 from caraway.graph.systems import KinesisSystem
-from caraway.ingest.sources.kinesis import reader as module
-from caraway.ingest.sources.kinesis.reader import KinesisReader
-from caraway.ingest.sources.reader import Position, SourceBatch
 from tests.effort import examples
 from tests.integration.sources.contexts import context_of
 from tests.integration.sources.kinesis_server import ARN, SPACE, KinesisServer, running

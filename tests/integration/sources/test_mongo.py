@@ -16,12 +16,12 @@ from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from pymongo import MongoClient
 
+from caraway.apps.stack import ports
+from caraway.dataplane.sources.tables.mongo import MongoReader, address_of, plain
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.sources import Cdc
 from caraway.graph.systems import MongoSystem
-from caraway.ingest.sources.tables.mongo import MongoReader, address_of, plain
-from caraway.stack import ports
 from tests.integration.server.server_process import eventually
 from tests.integration.sources.contexts import Saved, context_of
 from tests.integration.sources.mongo_server import MongoServer, running

@@ -17,22 +17,22 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcTranspor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from caraway.dataplane.sources.pubsub import connection
+from caraway.dataplane.sources.pubsub import reader as module
+from caraway.dataplane.sources.pubsub.reader import PubSubReader, forget
+from caraway.dataplane.sources.pubsub.remembered import LONGEST_US, Remembered
+from caraway.dataplane.sources.reader import SourceBatch
+from caraway.dataplane.sources.worker import SourceWorker
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import PubSubConnector
 from caraway.graph.sources import Cdc
 from caraway.graph.systems import PubSubSystem
-from caraway.ingest.sources.pubsub import connection
-from caraway.ingest.sources.pubsub import reader as module
-from caraway.ingest.sources.pubsub.reader import PubSubReader, forget
-from caraway.ingest.sources.pubsub.remembered import LONGEST_US, Remembered
-from caraway.ingest.sources.reader import SourceBatch
-from caraway.ingest.sources.worker import SourceWorker
 from tests.effort import examples
 from tests.integration.sources.contexts import Saved, context_of
 from tests.integration.sources.pubsub_emulator import running_emulator
 from tests.integration.sources.pubsub_server import PubSubServer, running
 from tests.timeouts import deadline_in
-from tests.unit.ingest.test_sources import SOURCE, World, plan_of, topic_of
+from tests.unit.dataplane.sources.test_sources import SOURCE, World, plan_of, topic_of
 from tests.unit.leased import KilledError
 
 SYSTEM = PubSubSystem(name="ps", project_id="bees", service_account_key="{}")

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 from google.pubsub_v1.types import Subscription
 
-from caraway.config.settings import SourcesSettings
+from caraway.dataplane.sources.positions import Checkpoint, SourcePositions
+from caraway.dataplane.sources.reader import DEFINITION
+from caraway.dataplane.sources.removal import SourceRemoval, definition_of
 from caraway.graph.connectors import PubSubConnector
 from caraway.graph.sources import Cdc
 from caraway.graph.systems import PubSubSystem
-from caraway.ingest.sources.positions import Checkpoint, SourcePositions
-from caraway.ingest.sources.reader import DEFINITION
-from caraway.ingest.sources.removal import SourceRemoval, definition_of
+from caraway.process.settings.settings import SourcesSettings
 from caraway.state.database import connect
 from tests.integration.sources.pubsub_server import PubSubServer, running
-from tests.unit.ingest.test_sources import SOURCE, plan_of
+from tests.unit.dataplane.sources.test_sources import SOURCE, plan_of
 
 SYSTEM = PubSubSystem(name="ps", project_id="bees", service_account_key="{}")
 CONNECTOR = PubSubConnector(system=SYSTEM, topic="raw")

@@ -27,18 +27,18 @@ from werkzeug import Request, Response
 from werkzeug.serving import make_server
 
 from caraway.connectors import GCS, Azure
+from caraway.dataplane.sources.delta import FEED, DeltaReader
+from caraway.dataplane.sources.files import azure_store, google_store
+from caraway.dataplane.sources.files.endpoints import GOOGLE_EMULATOR, azure_address
+from caraway.dataplane.sources.files.reader import FilesReader
+from caraway.dataplane.sources.files.stored import FileStore
+from caraway.dataplane.sources.iceberg.reader import IcebergReader
+from caraway.dataplane.sources.reader import Position, SourceContext
+from caraway.dataplane.sources.rounds import Rounds
 from caraway.dtypes.instants import instant_us
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import FilesConnector
 from caraway.graph.sources import Cdc
-from caraway.ingest.sources.delta import FEED, DeltaReader
-from caraway.ingest.sources.files import azure_store, google_store
-from caraway.ingest.sources.files.endpoints import GOOGLE_EMULATOR, azure_address
-from caraway.ingest.sources.files.reader import FilesReader
-from caraway.ingest.sources.files.stored import FileStore
-from caraway.ingest.sources.iceberg.reader import IcebergReader
-from caraway.ingest.sources.reader import Position, SourceContext
-from caraway.ingest.sources.rounds import Rounds
 from tests.integration.sources.contexts import context_of
 from tests.services import azurite
 from tests.services.cutting import cutting_proxy

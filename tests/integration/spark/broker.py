@@ -12,13 +12,13 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from caraway.children import process
-from caraway.config.settings import load_settings
-from caraway.plan.model import TopicPlan
-from caraway.stack import ports
-from caraway.stack.jars import JarSet, ensure_jars
-from caraway.stack.kafka import EmbeddedKafka, kafka_classes
-from caraway.topics.codec import Record, RecordCodec
+from caraway.apps.stack import ports
+from caraway.apps.stack.jars import JarSet, ensure_jars
+from caraway.apps.stack.kafka import EmbeddedKafka, kafka_classes
+from caraway.dataplane.topics.codec import Record, RecordCodec
+from caraway.graph.plan.model import TopicPlan
+from caraway.process.children import process
+from caraway.process.settings.settings import load_settings
 from tests.messages import positions_of
 from tests.timeouts import deadline_in
 

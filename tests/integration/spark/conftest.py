@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
-from caraway.spark.session import caraway_jar
+from caraway.dataplane.streams.spark.session import caraway_jar
 
 
 @dataclass(frozen=True, slots=True)

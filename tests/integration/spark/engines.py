@@ -10,6 +10,9 @@ from typing import Any
 import polars as pl
 from pyspark.sql import Row, SparkSession
 
+from caraway.dataplane.streams.spark.codec import name
+from caraway.dataplane.streams.spark.expressions import SparkScope, compile_with_failure
+from caraway.dataplane.streams.spark.types import row_type
 from caraway.dtypes.types import (
     DataType,
     DatetimeType,
@@ -28,9 +31,6 @@ from caraway.expr.polars.compiler import compile_as
 from caraway.expr.polars.values import polars_type, to_polars
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
-from caraway.spark.codec import name
-from caraway.spark.expressions import SparkScope, compile_with_failure
-from caraway.spark.types import row_type
 
 
 @dataclass(frozen=True)

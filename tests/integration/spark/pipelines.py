@@ -10,19 +10,19 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
+from caraway.compute.reference.changes import SourceChange, arrive, events, table_of
+from caraway.compute.reference.pipelines import compile_pipeline
+from caraway.compute.reference.tables import Event
+from caraway.dataplane.topics.codec import DELETE, PUT
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, ListType, optional
-from caraway.engine_local.changes import SourceChange, arrive, events, table_of
-from caraway.engine_local.pipelines import compile_pipeline
-from caraway.engine_local.tables import Event
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Join, JoinKind, Operator
+from caraway.graph.plan.model import GraphPlan, JobPlan, TopicPlan
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.schemas import datasets_read, schema_of
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
-from caraway.plan.model import GraphPlan, JobPlan, TopicPlan
-from caraway.plan.planner import plan_graph
-from caraway.topics.codec import DELETE, PUT
-from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.spark.broker import Broker, Received, Sent, consolidate
 from tests.timeouts import deadline_in
 

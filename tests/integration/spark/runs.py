@@ -9,11 +9,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from caraway.plan.model import JobPlan
-from caraway.spark.jobs import start_job
-from caraway.spark.letters import LetterCount
-from caraway.topics.admin import ensure_topics
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.dataplane.streams.spark.letters import LetterCount
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.graph.plan.model import JobPlan
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Awaited, Broker, Received, astray
 from tests.integration.spark.pipelines import SOURCES, Arrival, Case

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from caraway.config.settings import load_settings
-from caraway.spark.java import jvm_process
-from caraway.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
+from caraway.dataplane.streams.spark.java import jvm_process
+from caraway.dataplane.streams.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
+from caraway.process.settings.settings import load_settings
 from tests.integration.spark.broker import jars
 
 # A slot for every task of all jobs that run at the same time.

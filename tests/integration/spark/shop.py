@@ -9,8 +9,8 @@ from caraway.dtypes.types import FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, FillNull, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Aggregate, Assign, AssignedColumn, Filter, Input, Join, JoinKind, Operator, Rename
+from caraway.graph.plan.model import Column, JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.graph.windows import ContinuousWindow
-from caraway.plan.model import Column, JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
 from tests.integration.spark.broker import Sent
 
 HORIZON_US = 10**12

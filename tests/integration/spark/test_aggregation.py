@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from caraway.engine_local.changes import SourceChange
+from caraway.compute.reference.changes import SourceChange
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.dataplane.topics.codec import DELETE, PUT
+from caraway.graph.plan.model import GraphPlan, IndexPlan
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.reader import IndexReader
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import GraphPlan, IndexPlan
-from caraway.plan.planner import plan_graph
-from caraway.spark.jobs import start_job
-from caraway.topics.codec import DELETE, PUT
 from tests.integration.spark.broker import Broker, Sent
 from tests.tiers import selected
 from tests.timeouts import deadline_in
-from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
-from tests.unit.index.test_against_engine import FOREVER_HOPPING, LATE, compare
+from tests.unit.dataplane.index.oracle import SECOND, Case, Job, case, random_change
+from tests.unit.dataplane.index.test_against_engine import FOREVER_HOPPING, LATE, compare
 
 ROWS = 60
 TIMEOUT_S = 120.0

@@ -9,26 +9,26 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.streams.spark.jobs import Trigger, start_job
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.blocks import block_of, is_block
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.markers import is_marker
+from caraway.dataplane.topics.partitioning import partition_of
 from caraway.dtypes.types import INT
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.operators import Aggregate, Filter, Input
+from caraway.graph.plan.model import JobPlan
 from caraway.graph.windows import ContinuousWindow
-from caraway.plan.model import JobPlan
-from caraway.spark.jobs import Trigger, start_job
-from caraway.topics.admin import ensure_topics
-from caraway.topics.blocks import block_of, is_block
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.dead_letters import DEAD_LETTERS
-from caraway.topics.identity import position_id
-from caraway.topics.markers import is_marker
-from caraway.topics.partitioning import partition_of
 from tests.integration.server.server_process import eventually
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import CLICKS, Case
 from tests.messages import messages_on, positions_of
-from tests.unit.engine_local.building import spec_of
+from tests.unit.compute.reference.building import spec_of
 
 # A job, the users of the records that it must send by their identities, and its messages.
 Run = tuple[JobPlan, dict[bytes, object], list[Message]]

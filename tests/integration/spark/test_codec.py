@@ -9,6 +9,12 @@ from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
+from caraway.dataplane.streams.spark.codec import META, Codec
+from caraway.dataplane.streams.spark.types import row_type
+from caraway.dataplane.topics.blocks import block_of
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.markers import MARKER_KEY
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -24,13 +30,7 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.plan.model import Column, RecordSchema
-from caraway.spark.codec import META, Codec
-from caraway.spark.types import row_type
-from caraway.topics.blocks import block_of
-from caraway.topics.codec import RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.markers import MARKER_KEY
+from caraway.graph.plan.model import Column, RecordSchema
 from tests.effort import examples
 
 COLUMNS: dict[str, DataType] = {

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.streams.spark.expressions import SparkScope, compile_node
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -70,7 +71,6 @@ from caraway.expr.nodes import (
     Zip,
 )
 from caraway.expr.references import walk
-from caraway.spark.expressions import SparkScope, compile_node
 from tests.integration.spark.engines import Table, differing
 
 NAN, INF = float("nan"), float("inf")

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.streams.spark.codec import name
+from caraway.dataplane.streams.spark.expressions import SparkScope, compile_with_failure
+from caraway.dataplane.streams.spark.types import row_type
 from caraway.dtypes.types import (
     DATETIME,
     FLOAT,
@@ -34,9 +37,6 @@ from caraway.expr.nodes import (
     Strptime,
     Var,
 )
-from caraway.spark.codec import name
-from caraway.spark.expressions import SparkScope, compile_with_failure
-from caraway.spark.types import row_type
 
 X = Ref(name="x")
 DIVIDED = Binary(op=BinaryOp.FLOOR_DIV, left=X, right=X)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyspark
 
-from caraway.java.runtime import find_java
+from caraway.dataplane.streams.java.runtime import find_java
 from tests.integration.spark.conftest import CompiledJava
 
 PROGRAM = Path(__file__).with_name("LocalFilesLaws.java")

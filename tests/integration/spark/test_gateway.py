@@ -12,11 +12,11 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from caraway.config.settings import load_settings
-from caraway.java.runtime import find_java
-from caraway.spark.gateway import gateway_command, gateway_environment, properties, spark_home
-from caraway.spark.java import jvm_of
-from caraway.spark.session import SessionSettings, caraway_jar, spark_classes, spark_conf
+from caraway.dataplane.streams.java.runtime import find_java
+from caraway.dataplane.streams.spark.gateway import gateway_command, gateway_environment, properties, spark_home
+from caraway.dataplane.streams.spark.java import jvm_of
+from caraway.dataplane.streams.spark.session import SessionSettings, caraway_jar, spark_classes, spark_conf
+from caraway.process.settings.settings import load_settings
 from tests.integration.spark.broker import jars
 
 # An option of Spark's launcher that `gateway.MODULE_OPTIONS` leaves out on purpose.
@@ -25,8 +25,8 @@ LEFT_OUT = "--add-modules=jdk.incubator.vector"
 PROGRAM = """
 import sys
 from pathlib import Path
-from caraway.spark.java import jvm_of, jvm_process
-from caraway.spark.session import SessionSettings, open_session
+from caraway.dataplane.streams.spark.java import jvm_of, jvm_process
+from caraway.dataplane.streams.spark.session import SessionSettings, open_session
 settings = SessionSettings(master="local[2]", driver_memory="512m", jars=[Path(sys.argv[1])], scratch=Path(sys.argv[2]))
 session = open_session(settings)
 assert session.range(1000).selectExpr("sum(id)").collect()[0][0] == 499500

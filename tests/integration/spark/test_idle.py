@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from caraway.spark.java import jvm_of
-from caraway.spark.jobs import Trigger, start_job
+from caraway.dataplane.streams.spark.java import jvm_of
+from caraway.dataplane.streams.spark.jobs import Trigger, start_job
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop

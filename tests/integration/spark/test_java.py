@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from caraway.java.runtime import find_java
+from caraway.dataplane.streams.java.runtime import find_java
 from tests.effort import PROFILE, examples
 from tests.integration.spark.conftest import CompiledJava
 

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from caraway.spark.java import jvm_of
+from caraway.dataplane.streams.spark.java import jvm_of
 
 INBOX = "org.apache.spark.rpc.netty.Inbox"
 

@@ -9,15 +9,15 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from caraway.plan.model import GraphPlan, JobPlan
-from caraway.server.waiting.goals import Goal, Goals
-from caraway.server.waiting.markers import Markers
-from caraway.spark.jobs import start_job
-from caraway.topics.codec import RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.markers import is_marker
-from caraway.topics.positions import TopicEnds
-from caraway.topics.producer import TopicWriter
+from caraway.apps.server.waiting.goals import Goal, Goals
+from caraway.apps.server.waiting.markers import Markers
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.markers import is_marker
+from caraway.dataplane.topics.positions import TopicEnds
+from caraway.dataplane.topics.producer import TopicWriter
+from caraway.graph.plan.model import GraphPlan, JobPlan
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker, Received, rows_of
 from tests.integration.spark.shop import Shop

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.streams.spark.jobs import Trigger, start_job
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.codec import RETRACT
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.topics.partitioning import partition_of
 from caraway.dtypes.types import INT
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Aggregate, Input, Latest, Operator, Select
+from caraway.graph.plan.model import TopicPlan
 from caraway.graph.windows import ContinuousWindow
-from caraway.plan.model import TopicPlan
-from caraway.spark.jobs import Trigger, start_job
-from caraway.topics.admin import ensure_topics
-from caraway.topics.codec import RETRACT
-from caraway.topics.dead_letters import DEAD_LETTERS
-from caraway.topics.partitioning import partition_of
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Received, astray, consolidate
 from tests.integration.spark.pipelines import SOURCES, Case, joined

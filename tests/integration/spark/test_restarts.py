@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.streams.spark.checkpoints import position_of
+from caraway.dataplane.streams.spark.jobs import Trigger, start_job
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.codec import PUT, RETRACT
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.graph.operators import Input, Join, JoinKind
-from caraway.spark.checkpoints import position_of
-from caraway.spark.jobs import Trigger, start_job
-from caraway.topics.admin import ensure_topics
-from caraway.topics.codec import PUT, RETRACT
-from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Received, Sent
 from tests.integration.spark.pipelines import Case

@@ -10,27 +10,27 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from caraway.compute.reference.engine import LocalEngine
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dtypes.types import INT
-from caraway.engine_local.engine import LocalEngine
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.operators import Aggregate, Changelog, Filter, Input
+from caraway.graph.plan.model import GraphPlan
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.feeding.worker import IndexWorker
-from caraway.index.reader import IndexReader
-from caraway.index.storage.store import IndexStore
-from caraway.plan.model import GraphPlan
-from caraway.plan.planner import plan_graph
-from caraway.spark.jobs import start_job
-from caraway.topics.codec import RecordCodec
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.test_aggregation import sent
 from tests.timeouts import deadline_in
-from tests.unit.engine_local.building import derived, spec_of
-from tests.unit.index.oracle import EVENTS, Case, random_change
-from tests.unit.index.test_against_engine import HOPPING
-from tests.unit.index.test_emission import SESSION
+from tests.unit.compute.reference.building import derived, spec_of
+from tests.unit.dataplane.index.oracle import EVENTS, Case, random_change
+from tests.unit.dataplane.index.test_against_engine import HOPPING
+from tests.unit.dataplane.index.test_emission import SESSION
 
 TIMEOUT_S = 120.0
 ROWS = 40

@@ -8,21 +8,22 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.dataplane.streams.spark.letters import LetterCount
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.topics.erased_keys import encode_erasure
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.dtypes.types import INT
-from caraway.erasure.keys import Erasure, encode_erasure
 from caraway.errors import UnknownEntityError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
-from caraway.functions.capture.shipping import python_function
+from caraway.graph.capture.shipping import python_function
+from caraway.graph.erase_keys import Erasure
 from caraway.graph.operators import AssignFunction, Filter, Input
+from caraway.graph.plan.model import JobMode
 from caraway.graph.runtime import secret_provider
 from caraway.lib import secrets
-from caraway.plan.model import JobMode
-from caraway.secrets.port import open_port
-from caraway.spark.jobs import start_job
-from caraway.spark.letters import LetterCount
-from caraway.topics.admin import ensure_topics
-from caraway.topics.dead_letters import DEAD_LETTERS
-from caraway.topics.producer import TopicWriter
+from caraway.process.secrets.port import open_port
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import SOURCES, Case

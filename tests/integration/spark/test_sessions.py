@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.spark.java import jvm_process
+from caraway.dataplane.streams.spark.java import jvm_process
 from tests.integration.spark.sessions import LastingSession
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.streams.spark.jobs import start_job
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.graph.operators import Dedup, Input
-from caraway.plan.model import JobMode
-from caraway.spark.jobs import start_job
-from caraway.topics.admin import ensure_topics
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.graph.plan.model import JobMode
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Sent
 from tests.integration.spark.pipelines import Case
@@ -31,7 +31,7 @@ assert LOTS * ROWS * len(NOTE) / PAGE_BYTES > 2 * MOST_PAGES
 def test_keys_that_never_come_again_are_forgotten(
     broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("caraway.spark.stateful.SETTLE_MS", 1)
+    monkeypatch.setattr("caraway.dataplane.streams.spark.stateful.SETTLE_MS", 1)
     # Spark counts the entries of the state, which are pages, only if a session wants it.
     spark.conf.set(COUNTED, "true")
     _, planned = model.plan(Case("Once", Dedup(of=Input(dataset="Clicks"), by=("user",))), "state")

@@ -8,9 +8,11 @@ import pytest
 from _pytest.mark import ParameterSet
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.topics.codec import MAX_RECORD_BYTES
+from caraway.dataplane.topics.keys import MAX_KEY_BYTES
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref, Strptime, When
-from caraway.functions.capture.shipping import python_function
+from caraway.graph.capture.shipping import python_function
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Assign,
@@ -29,9 +31,7 @@ from caraway.graph.operators import (
     Transform,
     Union,
 )
-from caraway.plan.model import JobMode
-from caraway.topics.codec import MAX_RECORD_BYTES
-from caraway.topics.keys import MAX_KEY_BYTES
+from caraway.graph.plan.model import JobMode
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import CLICKS, SOURCES, Case

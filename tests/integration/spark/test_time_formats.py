@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from caraway.dataplane.streams.spark.codec import name
+from caraway.dataplane.streams.spark.expressions.instants import local_timestamp
 from caraway.dtypes.types import STRING, optional
 from caraway.errors import DefinitionError
 from caraway.expr.inference import is_timezone
 from caraway.expr.nodes import Ref, Strptime
-from caraway.spark.codec import name
-from caraway.spark.expressions.instants import local_timestamp
 from tests.integration.spark.engines import Table, differing
 
 ZONES = [

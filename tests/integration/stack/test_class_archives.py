@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from caraway.class_archives import ClassArchive
-from caraway.java.runtime import find_java
-from caraway.plan.model import JobMode
-from caraway.stack.classes.training import plan_of_training
+from caraway.apps.stack.classes.training import plan_of_training
+from caraway.dataplane.streams.java.class_archives import ClassArchive
+from caraway.dataplane.streams.java.runtime import find_java
+from caraway.graph.plan.model import JobMode
 from tests.integration.spark.broker import jars
 
 PROGRAM = ("kafka.tools.StorageTool", "random-uuid")

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from caraway.stack.jars import JarSet
+from caraway.apps.stack.jars import JarSet
 from tests.timeouts import scaled
 from tests.tls import TLS
 
@@ -26,7 +26,7 @@ def data(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def caraway(command: str, data: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-m", "caraway.cli", command, "--data", str(data), *options]
+    arguments = [sys.executable, "-m", "caraway.apps.cli", command, "--data", str(data), *options]
     return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=scaled(280))
 
 
@@ -63,7 +63,7 @@ def test_up_in_the_background_and_down(data: Path) -> None:
 @pytest.mark.full(reason="a second start of a whole stack; the first one, in the background, is in each run")
 @pytest.mark.timeout(600)
 def test_up_in_the_foreground_until_ctrl_c(data: Path) -> None:
-    arguments = [sys.executable, "-m", "caraway.cli", "up", "--data", str(data)]
+    arguments = [sys.executable, "-m", "caraway.apps.cli", "up", "--data", str(data)]
     with subprocess.Popen(
         arguments,
         stdout=subprocess.PIPE,

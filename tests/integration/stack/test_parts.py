@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from caraway.config.kafka import KafkaSettings
-from caraway.stack import ports
-from caraway.stack.jars import JarSet
-from caraway.stack.kafka import EMBEDDED, EmbeddedKafka
-from caraway.stack.postgres import EmbeddedPostgres
-from caraway.topics.connection import client_config
-from caraway.topics.credentials import sign_in
+from caraway.apps.stack import ports
+from caraway.apps.stack.jars import JarSet
+from caraway.apps.stack.kafka import EMBEDDED, EmbeddedKafka
+from caraway.apps.stack.postgres import EmbeddedPostgres
+from caraway.dataplane.topics.connection import client_config
+from caraway.dataplane.topics.credentials import sign_in
+from caraway.process.settings.kafka import KafkaSettings
 from tests.alone import running
 
 

@@ -13,19 +13,19 @@ import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from caraway.children.part import Part, PartState, PartStatus
-from caraway.children.process_table import is_alive
-from caraway.config.settings import PostgresSettings, Settings, load_settings
-from caraway.stack import ports
-from caraway.stack.errors import AlreadyRunningError, DataFolderError
-from caraway.stack.folder import DataFolder
-from caraway.stack.jars import JarSet
-from caraway.stack.postgres import EmbeddedPostgres
-from caraway.stack.record import read_record
-from caraway.stack.report import report_stack
-from caraway.stack.stack import Stack
-from caraway.topics.connection import client_config
-from caraway.topics.credentials import sign_in
+from caraway.apps.stack import ports
+from caraway.apps.stack.errors import AlreadyRunningError, DataFolderError
+from caraway.apps.stack.folder import DataFolder
+from caraway.apps.stack.jars import JarSet
+from caraway.apps.stack.postgres import EmbeddedPostgres
+from caraway.apps.stack.record import read_record
+from caraway.apps.stack.report import report_stack
+from caraway.apps.stack.stack import Stack
+from caraway.dataplane.topics.connection import client_config
+from caraway.dataplane.topics.credentials import sign_in
+from caraway.process.children.part import Part, PartState, PartStatus
+from caraway.process.children.process_table import is_alive
+from caraway.process.settings.settings import PostgresSettings, Settings, load_settings
 from tests.alone import running
 from tests.timeouts import deadline_in
 
@@ -33,7 +33,7 @@ from tests.timeouts import deadline_in
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from caraway.config.settings import load_settings
+from caraway.process.settings.settings import load_settings
 from tests.integration.stack.test_supervision import Services
 Services(load_settings(Path(sys.argv[1]))).start()
 print("ready", flush=True)
@@ -114,14 +114,14 @@ def test_services_survive_sigkill_and_restart(settings: Settings) -> None:
             assert connection.execute("SELECT number FROM kept").fetchone() == (7,)
 
 
-@pytest.mark.full(reason="a stack of its own; tests/unit/stack/test_stack.py has the reports, tests/e2e a stack")
+@pytest.mark.full(reason="a stack of its own; tests/unit/apps/stack/test_stack.py has the reports, tests/e2e a stack")
 def test_starting_twice_is_refused_and_harms_nothing(stack: Services) -> None:
     with pytest.raises(AlreadyRunningError, match="caraway down"):
         Services(load_settings(stack.settings.data_dir)).start()
     assert {part.state for part in stack.status()} == {PartState.RUNNING}
 
 
-@pytest.mark.full(reason="a stack of its own; tests/unit/stack/test_stack.py has the reports, tests/e2e a stack")
+@pytest.mark.full(reason="a stack of its own; tests/unit/apps/stack/test_stack.py has the reports, tests/e2e a stack")
 def test_report_of_running_services(stack: Services) -> None:
     report = report_stack(DataFolder(stack.settings.data_dir))
     assert report.state == "running"
@@ -133,7 +133,7 @@ def test_report_of_running_services(stack: Services) -> None:
     assert all((part.uptime_seconds or 0) > 0 for part in report.parts)
 
 
-@pytest.mark.full(reason="a stack of its own; tests/unit/stack/test_stack.py has the reports, tests/e2e a stack")
+@pytest.mark.full(reason="a stack of its own; tests/unit/apps/stack/test_stack.py has the reports, tests/e2e a stack")
 def test_external_services_are_used_and_watched(stack: Services, tmp_path: Path) -> None:
     settings = Settings(
         data_dir=tmp_path / "other",
@@ -146,7 +146,7 @@ def test_external_services_are_used_and_watched(stack: Services, tmp_path: Path)
         assert not (tmp_path / "other" / "kafka").exists()
 
 
-@pytest.mark.full(reason="kills a supervisor; tests/unit/children ends what a parent leaves")
+@pytest.mark.full(reason="kills a supervisor; tests/unit/process/children ends what a parent leaves")
 def test_nothing_lingers_after_a_killed_supervisor(settings: Settings) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(settings.data_dir)], stdout=subprocess.PIPE, text=True

@@ -6,9 +6,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import encode_graph
-from caraway.plan.planner import plan_graph
 from caraway.state.allocation import AssetState
 from caraway.state.branches import Branches
 from caraway.state.ledger import ActionOutcome, Claim, Ledger
@@ -16,7 +16,7 @@ from caraway.state.model import MAIN, NewCommit
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from caraway.state.writer import StateWriter
-from tests.unit.control.graphs import clicks, spend
+from tests.unit.apps.server.control.graphs import clicks, spend
 
 KEEP = timedelta(hours=1)
 FIRST = Graph(datasets=(clicks(), spend()))

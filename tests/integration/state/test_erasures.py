@@ -2,20 +2,21 @@
 
 import sqlalchemy as sa
 
+from caraway.apps.server.erasure.recomputing import Recomputing
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.erased_keys import ErasedKeys, erasure_of
+from caraway.dataplane.topics.erasure_gaps import DERIVED, TOPIC
 from caraway.dtypes.types import STRING
-from caraway.erasure.keys import ErasedKeys, Erasure, erasure_of
-from caraway.erasure.places import DERIVED, TOPIC
-from caraway.erasure.recomputing import Recomputing
-from caraway.erasure.requests import ErasedKey, ErasureLog, erasure_by
+from caraway.graph.erase_keys import Erasure
+from caraway.graph.plan.model import Column, TopicPlan
 from caraway.graph.specs import Graph
-from caraway.plan.model import Column, TopicPlan
+from caraway.state.erasures import ErasedKey, ErasureLog, erasure_by
 from caraway.state.model import NewCommit
 from caraway.state.plans import Needed, Plans
 from caraway.state.reader import StateReader
 from caraway.state.writer import StateWriter
-from caraway.topics.codec import RecordCodec
 from tests.integration.state.deployment import new_commit
-from tests.unit.control.graphs import clicks, spend
+from tests.unit.apps.server.control.graphs import clicks, spend
 
 USER = Column(name="user", dtype=STRING)
 MAC_KEYS = {"k": b"k" * 32}

@@ -11,7 +11,7 @@ from caraway.state.ledger import LEASE, PAUSE, ActionOutcome, Claim
 from caraway.state.model import MAIN, DesiredState, JobState
 from caraway.state.plans import Plans
 from tests.integration.state.deployment import FIRST, KEEP, SECOND, Deployment
-from tests.unit.control.graphs import clicks, spend, users
+from tests.unit.apps.server.control.graphs import clicks, spend, users
 
 MOMENT = timedelta(microseconds=1)
 

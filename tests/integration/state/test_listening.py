@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from caraway.erasure.requests import ErasedKey, ErasureLog
-from caraway.secrets.keyring import open_keyring
-from caraway.secrets.store import SecretStore
+from caraway.process.secrets.keyring import open_keyring
 from caraway.state.access import Access
 from caraway.state.branches import Branches
 from caraway.state.database import connect
+from caraway.state.erasures import ErasedKey, ErasureLog
 from caraway.state.ledger import ActionOutcome, Ledger
 from caraway.state.listening import Listener
 from caraway.state.permissions import Grant, Mode
+from caraway.state.secrets import SecretStore
 from caraway.state.writer import StateWriter
 from tests.integration.state.deployment import FIRST, SECOND, new_commit
 

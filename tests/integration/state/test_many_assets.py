@@ -10,15 +10,15 @@ from datetime import timedelta
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
-from caraway.plan.planner import plan_graph
 from caraway.state.allocation import AssetState
 from caraway.state.blueprints import blueprints
 from caraway.state.ledger import ActionOutcome
 from caraway.state.model import MAIN
 from caraway.state.tables import assets, ledger
 from tests.integration.state.deployment import FIRST, SECOND, Deployment
-from tests.unit.control.graphs import clicks, spend
+from tests.unit.apps.server.control.graphs import clicks, spend
 
 LIVE, KEPT, PAST = 1_000, 500, 10_000
 # More than the statements about a commit of nine assets return, and less than any of the numbers above.

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from caraway.apps.stack import ports
+from caraway.apps.stack.postgres import EmbeddedPostgres
 from caraway.errors import ConflictError, InvalidInputError, UnavailableError, UnknownEntityError
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
-from caraway.plan.planner import plan_graph
-from caraway.stack import ports
-from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state.branches import Branches
 from caraway.state.database import connect, require_tables
 from caraway.state.migrate import is_migrated, migrate
@@ -27,7 +27,7 @@ from caraway.state.tables import metadata
 from caraway.state.writer import StateWriter
 from tests.alone import running
 from tests.integration.state.deployment import FIRST, SECOND, new_commit
-from tests.unit.control.graphs import users
+from tests.unit.apps.server.control.graphs import users
 
 
 @contextmanager

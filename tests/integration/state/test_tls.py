@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from caraway.config.errors import ConfigurationError
-from caraway.config.settings import PostgresSettings, Settings
+from caraway.apps.stack.probe import check_postgres
+from caraway.apps.stack.stack import Stack
 from caraway.errors import UnavailableError
-from caraway.stack.probe import check_postgres
-from caraway.stack.stack import Stack
+from caraway.process.settings.errors import ConfigurationError
+from caraway.process.settings.settings import PostgresSettings, Settings
 from caraway.state.branches import Branches
 from caraway.state.database import connect, in_transaction
 from caraway.state.listening import Listener

@@ -13,7 +13,7 @@ import pytest
 from caraway.dtypes.types import STRING, DataType, optional
 from caraway.errors import UnavailableError
 from tests.integration.tables.systems import PLAIN, Reading, System, field_of
-from tests.unit.ingest.test_sources import letters
+from tests.unit.dataplane.sources.test_sources import letters
 
 __all__ = [
     "test_a_table_whose_columns_change_goes_on",

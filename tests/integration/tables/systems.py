@@ -11,20 +11,20 @@ import pymysql
 from psycopg import sql
 from pymysql.constants import CLIENT
 
+from caraway.dataplane.sources.tables.cursor import CursorReader
+from caraway.dataplane.sources.tables.mysql import MySQLReader
+from caraway.dataplane.sources.tables.postgres import PostgresReader
+from caraway.dataplane.sources.tables.redshift import RedshiftReader
 from caraway.dtypes.types import DATETIME, INT, DataType
 from caraway.graph.connectors import TableConnector
+from caraway.graph.plan.model import IngestPlan
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import MySQLSystem, PostgresSystem, RedshiftSystem, SecretRef, TableSystem
-from caraway.ingest.sources.tables.cursor import CursorReader
-from caraway.ingest.sources.tables.mysql import MySQLReader
-from caraway.ingest.sources.tables.postgres import PostgresReader
-from caraway.ingest.sources.tables.redshift import RedshiftReader
-from caraway.plan.model import IngestPlan
 from tests.messages import records_of
 from tests.services.mariadb import PASSWORD, USER, MariaDB
-from tests.unit.ingest.contexts import context_of, ingest_of
-from tests.unit.ingest.test_cursor_reader import Blocks
+from tests.unit.dataplane.ingest.contexts import context_of, ingest_of
+from tests.unit.dataplane.sources.test_cursor_reader import Blocks
 
 PASSWORD_OF_READER = SecretRef(arn="env:PASSWORD")
 

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from caraway.dataplane.sources.tables import bigquery
+from caraway.dataplane.sources.tables.bigquery import BigQueryReader
+from caraway.dataplane.sources.tables.cursor import CursorReader
+from caraway.dataplane.warehouses.bigquery import RETRY
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -25,10 +29,6 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import UnavailableError
 from caraway.graph.systems import BigQuerySystem
-from caraway.ingest.sources.tables import bigquery
-from caraway.ingest.sources.tables.bigquery import BigQueryReader
-from caraway.ingest.sources.tables.cursor import CursorReader
-from caraway.warehouses.bigquery import RETRY
 from tests.integration.tables.reading_contract import *  # noqa: F403 (the tests of the contract)
 from tests.integration.tables.reading_contract import check_cursors, check_types, insert, stamp
 from tests.integration.tables.systems import PASSWORD_OF_READER, PLAIN, Reading, field_of

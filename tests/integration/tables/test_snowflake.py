@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from caraway.dataplane.sources.tables.cursor import CursorReader
+from caraway.dataplane.sources.tables.snowflake import SnowflakeReader
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -24,8 +26,6 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import UnavailableError
 from caraway.graph.systems import SnowflakeSystem
-from caraway.ingest.sources.tables.cursor import CursorReader
-from caraway.ingest.sources.tables.snowflake import SnowflakeReader
 from tests.integration.tables.reading_contract import *  # noqa: F403 (the tests of the contract)
 from tests.integration.tables.reading_contract import check_cursors, check_types, insert, stamp
 from tests.integration.tables.systems import PASSWORD_OF_READER, PLAIN, Reading, field_of

@@ -40,7 +40,7 @@ from tests.integration.tables.systems import (
 )
 from tests.services.mariadb import MariaDB
 from tests.services.redshift import ROLE, Aws
-from tests.unit.ingest.test_sources import letters
+from tests.unit.dataplane.sources.test_sources import letters
 
 
 @pytest.fixture(params=["Postgres", "MySQL"])

@@ -7,11 +7,11 @@ import orjson
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from caraway.dataplane.topics import letters as module
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS_CONFIG
+from caraway.dataplane.topics.letters import LetterReader
 from caraway.errors import UnavailableError
-from caraway.topics import letters as module
-from caraway.topics.admin import ensure_topics
-from caraway.topics.dead_letters import DEAD_LETTERS_CONFIG
-from caraway.topics.letters import LetterReader
 
 COUNT, PARTITIONS, REQUESTS = 40, 2, 30
 

@@ -4,11 +4,11 @@ import secrets
 import time
 from contextlib import closing
 
-from caraway.index.feeding.consumption import FRESH
-from caraway.stack import ports
-from caraway.topics.admin import ensure_topics
-from caraway.topics.producer import TopicWriter
-from caraway.topics.reader import ENDS_S, TopicReader
+from caraway.apps.stack import ports
+from caraway.dataplane.index.feeding.consumption import FRESH
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.producer import TopicWriter
+from caraway.dataplane.topics.reader import ENDS_S, TopicReader
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.timeouts import scaled
 

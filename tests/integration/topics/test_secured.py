@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka.admin import ConfigResource
 from pyspark.sql import SparkSession
 
-from caraway.config.errors import ConfigurationError
-from caraway.config.kafka import KafkaSettings
+from caraway.dataplane.topics.admin import ALONE, BrokerAdmin, check_access, ensure_topics
+from caraway.dataplane.topics.credentials import sign_in, spark_options
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.topics.positions import TopicEnds
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError
-from caraway.topics.admin import ALONE, BrokerAdmin, check_access, ensure_topics
-from caraway.topics.credentials import sign_in, spark_options
-from caraway.topics.dead_letters import DEAD_LETTERS
-from caraway.topics.positions import TopicEnds
-from caraway.topics.producer import TopicWriter
+from caraway.process.settings.errors import ConfigurationError
+from caraway.process.settings.kafka import KafkaSettings
 from tests.integration.server.server_process import records
 from tests.services.certificates import write_certificates
 from tests.services.secured_kafka import PASSWORD, USER, SecuredKafka

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.positions import TopicEnds
+from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.topics.admin import ensure_topics
-from caraway.topics.positions import TopicEnds
-from caraway.topics.producer import TopicWriter
 from tests.timeouts import deadline_in
 
 NOWHERE = "127.0.0.1:9"

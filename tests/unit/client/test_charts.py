@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 import caraway
 from caraway.client import Client
 from caraway.client.charts import BINS, CATEGORIES, plot_distributions, plot_drift, plot_freshness
+from caraway.compute.profiles.tables import Profile, profiled
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.profiles.tables import Profile, profiled
 from caraway.testing import MockClient
 from tests.unit.client.stub import running
 

@@ -11,6 +11,9 @@ from threading import Event
 
 import pytest
 
+from caraway.apps.stack.announcement import announce, withdraw
+from caraway.apps.stack.folder import DataFolder
+from caraway.apps.stack.record import StackRecord, write_record
 from caraway.client import Client
 from caraway.client.discovery import (
     DEFAULT_URL,
@@ -23,9 +26,6 @@ from caraway.client.discovery import (
     stacks_folder,
 )
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.stack.announcement import announce, withdraw
-from caraway.stack.folder import DataFolder
-from caraway.stack.record import StackRecord, write_record
 
 ONE, OTHER = "http://127.0.0.1:8101", "http://127.0.0.1:8102"
 Start = Callable[..., DataFolder]

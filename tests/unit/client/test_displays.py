@@ -13,14 +13,14 @@ import pytest
 from caraway.client import Client
 from caraway.connectors import Webhook, source
 from caraway.datasets import Count, Dataset, dataset, field, pipeline
-from caraway.displays import MAX_ROWS, Table, html
 from caraway.dtypes import Continuous
 from caraway.expr import col
 from caraway.featuresets import extractor, featureset
 from caraway.featuresets import feature as F
+from caraway.graph.plan.explain import explain
+from caraway.graph.plan.planner import plan_graph
 from caraway.lib import inputs, meta, outputs
-from caraway.plan.explain import explain
-from caraway.plan.planner import plan_graph
+from caraway.process.displays import MAX_ROWS, Table, html
 from caraway.testing import MockClient
 
 __owner__ = "module@example.com"

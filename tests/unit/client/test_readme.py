@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from caraway.client.client import build_graph
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.validation.graphs import validate
-from caraway.plan.planner import plan_graph
 from caraway.testing import MockClient
 from tests.markdown import DOCS, run_page
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
-from caraway.monitoring.quality.metrics import DatasetDriftFigures, QualityFigures
-from caraway.served.figures import SkewFigures
-from caraway.server import surface
+from caraway.apps.server import surface
+from caraway.offline.monitoring.figures import SkewFigures
+from caraway.offline.monitoring.quality.metrics import DatasetDriftFigures, QualityFigures
 from tests.markdown import DOCS
 
 DEPLOY = DOCS.parent / "deploy"

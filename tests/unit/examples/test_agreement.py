@@ -3,7 +3,7 @@ import math
 import pandas as pd
 import pytest
 
-from caraway.demo.agreement import Disagreement, compare
+from caraway.apps.demo.agreement import Disagreement, compare
 
 
 def _compare(served: object, expected: object) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from caraway.cli import app
+from caraway.apps.cli import app
 
 WORKFLOW = Path(__file__).parents[3] / "examples" / "github-actions" / "caraway.yml"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from caraway.apps.demo.example import load_example
 from caraway.client import arguments
-from caraway.demo.example import load_example
 from caraway.graph.envs import for_env
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
-from caraway.plan.planner import plan_graph
 from tests.projects import NAMES, load
 
 

@@ -12,7 +12,7 @@ from caraway.graph.functions import PythonFunction
 from caraway.graph.lineage_graph import Lineage, lineage_of
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import Graph
-from tests.unit.query import garden
+from tests.unit.compute.query import garden
 from tests.unit.testing import shop
 
 GRAPHS = {

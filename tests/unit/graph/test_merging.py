@@ -6,7 +6,7 @@ from caraway.dtypes.types import FLOAT
 from caraway.errors import CommitError
 from caraway.graph.merging import merge
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, Metadata
-from tests.unit.control.graphs import HOUR_US, clicks, shopper, spend, users
+from tests.unit.apps.server.control.graphs import HOUR_US, clicks, shopper, spend, users
 
 EMPTY = Graph()
 BRANCH = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))

@@ -10,7 +10,7 @@ import pytest
 import caraway
 from caraway.dtypes import Continuous, Hopping, Session, Tumbling, Window
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.functions.capture.includes import included
+from caraway.graph.capture.includes import included
 from caraway.graph.runtime import secret_provider
 from caraway.graph.specs import Metadata
 from caraway.integrations.aws import Secret

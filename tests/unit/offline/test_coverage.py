@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.archive.store.reading import Part, TopicParts
+from caraway.dataplane.archive.store.reading import Part, TopicParts
+from caraway.dataplane.topics.codec import PUT
+from caraway.dataplane.topics.identity import position_id
 from caraway.graph.aggregates import AggregateFunction
+from caraway.graph.plan.model import IndexKind, TopicPlan
 from caraway.offline.coverage import Coverage, coverage_of, notes
 from caraway.offline.sizes import DatasetSize
-from caraway.plan.model import IndexKind, TopicPlan
-from caraway.topics.codec import PUT
-from caraway.topics.identity import position_id
-from tests.unit.index.naive import SECOND, Sent, aggregate, index_plan
+from tests.unit.dataplane.index.naive import SECOND, Sent, aggregate, index_plan
 from tests.unit.offline.topics import GivenTopics, topic_of
 
 DAY = 86_400_000_000

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from caraway.compute.query.executor import CompiledPlan
 from caraway.offline.queries.evaluation import Evaluated, before_its_time, evaluate
 from caraway.offline.queries.inputs import InputPart
-from caraway.query.executor import CompiledPlan
-from tests.unit.query.garden import DictReader, engine
+from tests.unit.compute.query.garden import DictReader, engine
 
 T = 1_700_000_000_000_000
 FIRST = 40_000

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import InvalidInputError
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.inputs import Files, InputPart, InputRows, open_rows
 from caraway.offline.queries.model import ARROW_INPUT, JSON_INPUT, OfflineRequest, Place, StoredRows, folder_of
 

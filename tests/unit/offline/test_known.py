@@ -7,14 +7,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from caraway.compute.query.model import Rows
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.reader import Message
+from caraway.graph.plan.model import IndexPlan
 from caraway.offline.reader import OfflineReader
-from caraway.plan.model import IndexPlan
-from caraway.query.model import Rows
-from caraway.topics.codec import RecordCodec
-from caraway.topics.reader import Message
 from tests.effort import part_of
-from tests.unit.index.oracle import SECOND, Case, Job, random_change
-from tests.unit.index.test_against_engine import CASES
+from tests.unit.dataplane.index.oracle import SECOND, Case, Job, random_change
+from tests.unit.dataplane.index.test_against_engine import CASES
 from tests.unit.offline.test_reader import SPILLED, bits, keys_of, random_versions, versions_plan
 from tests.unit.offline.topics import GivenTopics, topic_of
 

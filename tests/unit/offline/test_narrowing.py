@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from caraway.monitoring.skew.history import LaterRecords
+from caraway.dataplane.topics.reader import Message
+from caraway.graph.plan.model import IndexPlan
 from caraway.offline.history.records import TopicRecords
+from caraway.offline.monitoring.skew.history import LaterRecords
 from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.offline.reader import OfflineReader
 from caraway.offline.spark.work import is_divisible
-from caraway.plan.model import IndexPlan
-from caraway.topics.reader import Message
-from tests.unit.index.oracle import SECOND, Case, Job
-from tests.unit.index.test_against_engine import CASES
+from tests.unit.dataplane.index.oracle import SECOND, Case, Job
+from tests.unit.dataplane.index.test_against_engine import CASES
 from tests.unit.offline.test_known import arriving, given, logged
 from tests.unit.offline.test_reader import bits, keys_of, random_versions, versions_plan
 from tests.unit.offline.topics import topic_of

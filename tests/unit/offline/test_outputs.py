@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from caraway.compute.query.model import TypedColumn
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.dtypes.types import INT, optional
 from caraway.errors import UnavailableError
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.evaluation import Evaluated
 from caraway.offline.queries.model import OfflineQuery, OfflineRequest, Part, Place, QueryStatus, StoredRows
 from caraway.offline.queries.outputs import free_name, read_part, result_table, write_manifest, write_part
 from caraway.offline.queries.places import place_of
-from caraway.query.model import TypedColumn
 
 OUTPUTS = (TypedColumn(name="A.x", dtype=optional(INT)), TypedColumn(name="A.y", dtype=None))
 

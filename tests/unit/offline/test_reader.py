@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
+from caraway.compute.query.model import Rows
+from caraway.dataplane.index.feeding.writer import IndexWriter
+from caraway.dataplane.index.reader import DatasetReader, IndexReader
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.reader import Message
 from caraway.dtypes.types import STRING, DecimalType
+from caraway.graph.plan.model import IndexPlan
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph, IndexSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow
-from caraway.index.feeding.writer import IndexWriter
-from caraway.index.reader import DatasetReader, IndexReader
-from caraway.index.storage.store import IndexStore
 from caraway.offline.kernel.blocks import BlockSizes
 from caraway.offline.reader import Memory, OfflineReader
-from caraway.plan.model import IndexPlan
-from caraway.plan.planner import plan_graph
-from caraway.query.model import Rows
-from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.reader import Message
 from tests.effort import part_of
-from tests.unit.engine_local.building import dataset
-from tests.unit.index.oracle import COLUMNS, SECOND, Case, Job, random_change
-from tests.unit.index.test_against_engine import CASES, times
+from tests.unit.compute.reference.building import dataset
+from tests.unit.dataplane.index.oracle import COLUMNS, SECOND, Case, Job, random_change
+from tests.unit.dataplane.index.test_against_engine import CASES, times
 from tests.unit.offline.topics import GivenTopics, topic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")

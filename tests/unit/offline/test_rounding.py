@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.moments import _rounded_root
 from caraway.offline.kernel.rounding import MAX_DIVISOR, ratios, roots
+from caraway.process.moments import _rounded_root
 
 LIMBS = (
     st.integers(-(2**63), 2**63 - 1)

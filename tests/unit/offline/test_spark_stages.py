@@ -3,8 +3,10 @@
 import polars as pl
 import pytest
 
+from caraway.compute.query.model import AliasStep, KeyPart, LookedUp, LookupStep, PythonStep, TypedColumn
 from caraway.dtypes.types import FLOAT, INT, STRING, optional
 from caraway.errors import ExtractorError, InvalidInputError
+from caraway.graph.plan.model import Column
 from caraway.graph.specs import IndexSpec
 from caraway.offline.columns import SeriesBatch
 from caraway.offline.executions import chosen
@@ -12,8 +14,6 @@ from caraway.offline.queries.model import Execution
 from caraway.offline.spark.pieces import ROWS, decoded, divided, divisions_of, encoded
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, advanced
 from caraway.offline.spark.stages import Stage, stages_of
-from caraway.plan.model import Column
-from caraway.query.model import AliasStep, KeyPart, LookedUp, LookupStep, PythonStep, TypedColumn
 
 INDEX = IndexSpec(online=True, offline=True)
 

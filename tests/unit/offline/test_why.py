@@ -8,24 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.client import arguments
-from caraway.erasure.keys import ErasedKeys
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.why.explaining import Question, bits, explain
+from caraway.compute.why.lookups import Listing
+from caraway.compute.why.model import MAX_LISTED, Why
+from caraway.compute.why.parts import all_shown
+from caraway.compute.why.recomputing import recompute
+from caraway.dataplane.topics.blocks import is_block, split
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.topics.reader import Message
+from caraway.graph.plan.model import IndexPlan, RecordSchema
+from caraway.graph.plan.planner import plan_graph
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.offline.reader import OfflineReader
 from caraway.offline.why.histories import TopicHistories
 from caraway.offline.why.known import KnownRecords
 from caraway.offline.why.sources import Found, Messages, Place, SourceRecords
-from caraway.plan.model import IndexPlan, RecordSchema
-from caraway.plan.planner import plan_graph
-from caraway.query.catalog import Catalog
-from caraway.topics.blocks import is_block, split
-from caraway.topics.codec import RecordCodec
-from caraway.topics.reader import Message
-from caraway.why.explaining import Question, bits, explain
-from caraway.why.lookups import Listing
-from caraway.why.model import MAX_LISTED, Why
-from caraway.why.parts import all_shown
-from caraway.why.recomputing import recompute
 from tests.unit.offline.topics import GivenTopics, topic_of
 from tests.unit.oracle import archived
 from tests.unit.oracle.cases import SHAPES, Case, cases

@@ -9,27 +9,27 @@ from typing import Any, Optional
 import pytest
 
 from caraway.client import arguments
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.why.explaining import Question, explain
+from caraway.compute.why.lookups import Listing
+from caraway.compute.why.model import Lookup, Why
+from caraway.compute.why.parts import Hidden, all_shown
 from caraway.connectors import Webhook, source
+from caraway.dataplane.topics.codec import PUT, RecordCodec
+from caraway.dataplane.topics.erased_keys import ErasedKeys, erasure_of
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.reader import Message
 from caraway.datasets import Count, Sum, dataset, field, pipeline
 from caraway.dtypes import Continuous
-from caraway.erasure.keys import ErasedKeys, erasure_of
 from caraway.expr import col
 from caraway.featuresets import feature as F
 from caraway.featuresets import featureset
+from caraway.graph.plan.planner import plan_graph
 from caraway.lib import inputs
 from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.offline.reader import OfflineReader
 from caraway.offline.why.histories import TopicHistories
 from caraway.offline.why.sources import GONE, SourceRecords
-from caraway.plan.planner import plan_graph
-from caraway.query.catalog import Catalog
-from caraway.topics.codec import PUT, RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.reader import Message
-from caraway.why.explaining import Question, explain
-from caraway.why.lookups import Listing
-from caraway.why.model import Lookup, Why
-from caraway.why.parts import Hidden, all_shown
 from tests.unit.offline.test_why import GivenMessages
 from tests.unit.offline.topics import GivenTopics
 

@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.engine_local.aggregates.functions import Sample, compiled
+from caraway.compute.reference.aggregates.functions import Sample, compiled
 from caraway.expr.polars.values import from_polars, to_polars
 from caraway.graph.windows import ContinuousWindow
 from caraway.offline.history.inputs import AggregateInputs
 from caraway.offline.history.windows import WindowHistory, is_computable
-from tests.unit.index.oracle import COLUMNS, SECOND, Case, case, every_function
+from tests.unit.dataplane.index.oracle import COLUMNS, SECOND, Case, case, every_function
 
 WINDOWS = [ContinuousWindow(length_us=None), ContinuousWindow(length_us=3 * SECOND), ContinuousWindow(length_us=90)]
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from caraway.archive.store.columns import Encoder, columns_of
-from caraway.archive.store.frames import control_types, framed
-from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics
+from caraway.dataplane.archive.store.columns import Encoder, columns_of
+from caraway.dataplane.archive.store.frames import control_types, framed
+from caraway.dataplane.archive.store.reading import ArchivedRecords, ArchivedTopics
+from caraway.dataplane.topics.reader import Message
 from caraway.expr.polars.values import polars_type
-from caraway.plan.model import IndexPlan, TopicKind, TopicPlan
-from caraway.topics.reader import Message
+from caraway.graph.plan.model import IndexPlan, TopicKind, TopicPlan
 
 # So few records come at a time, if they do.
 PIECE = 7

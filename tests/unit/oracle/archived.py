@@ -13,20 +13,20 @@ import polars as pl
 import pyarrow as pa
 
 from caraway.client import arguments
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.query.functions import compile_function
+from caraway.dataplane.topics.blocks import block_of
+from caraway.dataplane.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.reader import Message
 from caraway.expr.polars.values import from_polars
 from caraway.featuresets import Featureset
+from caraway.graph.plan.model import IndexPlan
+from caraway.graph.plan.planner import plan_graph
 from caraway.offline.engine import OfflineEngine
 from caraway.offline.queries.evaluation import evaluate
 from caraway.offline.queries.inputs import InputPart
 from caraway.offline.reader import OfflineReader
-from caraway.plan.model import IndexPlan
-from caraway.plan.planner import plan_graph
-from caraway.query.catalog import Catalog
-from caraway.query.functions import compile_function
-from caraway.topics.blocks import block_of
-from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
-from caraway.topics.identity import position_id
-from caraway.topics.reader import Message
 from tests.unit.offline.topics import GivenTopics, topic_of
 from tests.unit.oracle import plain
 from tests.unit.oracle.cases import Case

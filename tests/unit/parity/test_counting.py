@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from caraway.expectations.counts import by_window
-from caraway.expectations.suite import CompiledSuite
-from caraway.plan.model import CheckPlan
-from caraway.plan.planner import plan_graph
+from caraway.compute.expectations.counts import by_window
+from caraway.compute.expectations.suite import CompiledSuite
+from caraway.graph.plan.model import CheckPlan
+from caraway.graph.plan.planner import plan_graph
 from tests.effort import examples
 from tests.parity.counting import OnTopic, counted_plainly
 from tests.parity.graphs import Case, case_of, oracle

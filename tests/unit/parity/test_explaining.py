@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from caraway.engine_local.engine import LocalEngine
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.query.model import Instants, QueryReader, Rows
+from caraway.compute.reference.engine import LocalEngine
+from caraway.compute.why.in_process import EngineHistories
 from caraway.graph.specs import DatasetSpec
-from caraway.query.catalog import Catalog
-from caraway.query.model import Instants, QueryReader, Rows
-from caraway.why.in_process import EngineHistories
 from tests.effort import examples
 from tests.parity.comparing import compared_columns
 from tests.parity.explaining import Served, featured

@@ -4,9 +4,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from caraway.engine_local.engine import LocalEngine
-from caraway.plan.planner import plan_graph
-from caraway.topics.identity import position_id
+from caraway.compute.reference.engine import LocalEngine
+from caraway.dataplane.topics.identity import position_id
+from caraway.graph.plan.planner import plan_graph
 from tests.parity.comparing import Difference, answered, rows_of
 from tests.parity.graphs import Case, oracle
 from tests.parity.keeping import found

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
-from caraway.plan.planner import plan_graph
 from caraway.state.allocation import ENDING, Action, Asset, AssetState, allocate, settle
 from caraway.state.blueprints import (
     DEFINITION_DIGITS,
@@ -21,7 +21,7 @@ from caraway.state.blueprints import (
     source_name,
 )
 from tests.effort import examples
-from tests.unit.control.graphs import clicks, spend, users
+from tests.unit.apps.server.control.graphs import clicks, spend, users
 
 GRAPH = Graph(datasets=(clicks(), users(), spend()))
 WANTED = blueprints(plan_graph(GRAPH))

@@ -12,7 +12,7 @@ from caraway.state.blueprints import content_of
 from caraway.state.model import BranchHeads, BranchRecord
 from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
-from tests.unit.control.graphs import clicks, spend, users
+from tests.unit.apps.server.control.graphs import clicks, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()))
 GRAPHS = {"a": FIRST, "b": Graph(datasets=(clicks(), spend(), users())), "again": FIRST}

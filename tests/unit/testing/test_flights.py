@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from caraway.demo.example import load_example
+from caraway.apps.demo.example import load_example
 from caraway.testing import MockClient
 
 NOON = datetime(2013, 5, 1, 12, tzinfo=UTC)

@@ -29,7 +29,7 @@ public final class Blocks {
   static final int BEGIN = 2;
   static final int END = 3;
 
-  // The bounds of a block, as of those that a source writes (`caraway.topics.blocks`).
+  // The bounds of a block, as of those that a source writes (`caraway.dataplane.topics.blocks`).
   static final int MAX_RECORDS = 100;
   static final int MAX_BYTES = 128 * 1024;
 

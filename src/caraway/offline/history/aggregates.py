@@ -6,19 +6,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.compute.query.model import Rows
+from caraway.dataplane.index.aggregates.layout import reads_values
+from caraway.dataplane.index.storage.intervals import has_max_event_time
+from caraway.dataplane.topics.codec import DELETE
 from caraway.expr.polars.values import from_polars
 from caraway.graph.aggregates import AggregateFunction
-from caraway.index.aggregates.layout import reads_values
-from caraway.index.storage.intervals import has_max_event_time
+from caraway.graph.plan.model import IndexPlan
 from caraway.offline.columns import replaced
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.inputs import NEVER, AggregateInputs
 from caraway.offline.history.intervals import WindowInputs
 from caraway.offline.history.records import END, INGESTED, OP, ORDER, TIME, IndexRecords
 from caraway.offline.history.windows import WindowHistory, is_computable
-from caraway.plan.model import IndexPlan
-from caraway.query.model import Rows
-from caraway.topics.codec import DELETE
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -162,7 +162,7 @@ def _with_ends(frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
     """Return aggregate inputs with the times of their ends; see `ended`.
 
     A changelog writes an input with an identity, and its end as a delete with the same identity but for the last byte
-    (`caraway.index.records.locations`).
+    (`caraway.dataplane.index.records.locations`).
     """
     # Polars has no slices of bytes, so identities are compared as text.
     based = frame.with_columns(pl.col(ORDER).bin.encode("hex").str.head(-2).alias(_BASE))

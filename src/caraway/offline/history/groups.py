@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dtypes.types import (
     BoolType,
     BytesType,
@@ -17,8 +18,7 @@ from caraway.dtypes.types import (
     base_type,
 )
 from caraway.expr.polars.values import from_polars, to_polars
-from caraway.plan.model import Column
-from caraway.topics.codec import RecordCodec
+from caraway.graph.plan.model import Column
 
 Ints = npt.NDArray[np.int64]
 

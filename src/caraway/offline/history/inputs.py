@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.dataplane.index.aggregates.columns import Family, family_of
+from caraway.dataplane.index.storage.intervals import WINDOW_REST_US
 from caraway.dtypes.types import DataType
-from caraway.index.aggregates.columns import Family, family_of
-from caraway.index.storage.intervals import WINDOW_REST_US
 from caraway.offline.history.intervals import NumberIntervals, SortedRows, WindowInputs
 from caraway.offline.kernel.exact_sums import ExactSums
 from caraway.offline.kernel.extremes import Extremes

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from caraway.index.aggregates.columns import Family
-from caraway.moments import Moments
+from caraway.dataplane.index.aggregates.columns import Family
+from caraway.process.moments import Moments
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

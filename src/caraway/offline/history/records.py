@@ -9,13 +9,13 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from caraway.archive.store.columns import TableColumns
-from caraway.archive.store.reading import ArchivedRecords
+from caraway.dataplane.archive.store.columns import TableColumns
+from caraway.dataplane.archive.store.reading import ArchivedRecords
+from caraway.dataplane.topics.codec import RETRACT
+from caraway.dataplane.topics.identity import ID_BYTES
 from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import polars_type
-from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.topics.codec import RETRACT
-from caraway.topics.identity import ID_BYTES
+from caraway.graph.plan.model import IndexPlan, TopicPlan
 
 # The columns beside those of the rows. Fields of datasets have no space in their names.
 TIME, OP, INGESTED = "record time", "record op", "record ingested"
@@ -30,7 +30,7 @@ class TopicRecords(Protocol):
     """The records of topics."""
 
     def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
-        """Return the records of a topic in some columns; see `caraway.archive.store.reading.ArchivedTopics.records`."""
+        """Return the records of a topic in some columns; see `ArchivedTopics.records`."""
         ...
 
     def pieces(self, topic: TopicPlan, wanted: Sequence[str]) -> Iterable[ArchivedRecords]:
@@ -135,7 +135,7 @@ def _position_numbers(
 def _position_ids(
     offsets: npt.NDArray[np.int64], numbers: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]
 ) -> pl.Series:
-    """Return the identities of positions; see `caraway.topics.identity.position_id`."""
+    """Return the identities of positions; see `caraway.dataplane.topics.identity.position_id`."""
     parts = np.empty(len(offsets), np.dtype([("offset", ">u8"), ("place", ">u4")]))
     parts["offset"] = offsets
     parts["place"] = numbers.astype(np.uint32) << np.uint32(16) | partitions.astype(np.uint32)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from caraway.archive.store.messages import encoded
-from caraway.erasure.keys import ErasedKeys
-from caraway.index.feeding.writer import IndexWriter
-from caraway.index.reader import DatasetReader, IndexReader
-from caraway.index.storage.store import IndexStore
+from caraway.compute.query.model import Instants, Rows
+from caraway.dataplane.archive.store.messages import encoded
+from caraway.dataplane.index.feeding.writer import IndexWriter
+from caraway.dataplane.index.reader import DatasetReader, IndexReader
+from caraway.dataplane.index.storage.store import IndexStore
+from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.topics.reader import Message
+from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.offline.history.records import TopicRecords, columns_needed
-from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.query.model import Instants, Rows
-from caraway.topics.reader import Message
 
 # So many records are written to the index at once.
 BATCH = 5_000
@@ -49,7 +49,7 @@ class ReplayedIndex:
     def read(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
     ) -> Rows:
-        """Read rows; see `caraway.query.model.Reader.read`."""
+        """Read rows; see `caraway.compute.query.model.Reader.read`."""
         return self._rows.read(dataset, keys, at_us, columns)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class KnownIndex:
     def read(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
     ) -> Rows:
-        """Read rows, each as it was known at its time; see `caraway.query.model.Reader.read`."""
+        """Read rows, each as it was known at its time; see `caraway.compute.query.model.Reader.read`."""
         times = np.full(len(keys), at_us, np.int64) if isinstance(at_us, int) else np.asarray(at_us, np.int64)
         order = np.argsort(times, kind="stable")
         # So many records had been ingested at the time of each read.

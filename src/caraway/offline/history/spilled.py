@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from caraway.archive.store.reading import ArchivedRecords
+from caraway.dataplane.archive.store.reading import ArchivedRecords
+from caraway.dataplane.topics.codec import DELETE, PUT
 from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import INSTANT, polars_type
+from caraway.graph.plan.model import IndexPlan
 from caraway.offline.history.aggregates import AggregateHistory, ended, is_complete
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.inputs import NEVER
@@ -25,8 +27,6 @@ from caraway.offline.history.records import END, INGESTED, OP, ORDER, REV, TIME,
 from caraway.offline.history.spilled_inputs import BlockInputs
 from caraway.offline.history.versions import Versions
 from caraway.offline.kernel.blocks import AT, GROUP, BlockCache, BlockSizes, sorted_blocks
-from caraway.plan.model import IndexPlan
-from caraway.topics.codec import DELETE, PUT
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

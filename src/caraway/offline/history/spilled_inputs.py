@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.dataplane.index.aggregates.columns import Family, family_of
 from caraway.dtypes.types import DataType
-from caraway.index.aggregates.columns import Family, family_of
 from caraway.offline.history.inputs import lives, numbers_of
 from caraway.offline.history.intervals import NumberIntervals, SortedRows, WindowInputs
 from caraway.offline.history.records import END, TIME

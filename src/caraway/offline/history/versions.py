@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.compute.query.model import Rows
+from caraway.dataplane.topics.codec import PUT
 from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import INSTANT, from_polars
+from caraway.graph.plan.model import IndexPlan
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import INGESTED, OP, ORDER, TIME, IndexRecords
 from caraway.offline.kernel.timeline import Timeline
-from caraway.plan.model import IndexPlan
-from caraway.query.model import Rows
-from caraway.topics.codec import PUT
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -14,17 +14,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.dataplane.index.aggregates.columns import Family, decimal_text
+from caraway.dataplane.index.aggregates.layout import Layout, reads_values
+from caraway.dataplane.index.aggregates.results import Result, results_of
+from caraway.dataplane.index.storage.intervals import WINDOW_REST_US
 from caraway.dtypes.types import DataType
 from caraway.expr.polars.values import polars_type, to_polars
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.plan.model import IndexKind, IndexPlan
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.aggregates.columns import Family, decimal_text
-from caraway.index.aggregates.layout import Layout, reads_values
-from caraway.index.aggregates.results import Result, results_of
-from caraway.index.storage.intervals import WINDOW_REST_US
 from caraway.offline.columns import replaced
 from caraway.offline.history.intervals import NumberIntervals, SortedRows, WindowInputs
-from caraway.plan.model import IndexKind, IndexPlan
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from caraway.addresses.limits import is_below
+from caraway.dataplane.addresses.limits import is_below
 from caraway.errors import InvalidInputError
 
 S3, GOOGLE, AZURE, LOCAL = ("s3",), ("gs", "gcs"), ("abfs", "abfss"), ("file",)

@@ -4,26 +4,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from caraway.archive.erasing import TableErasures
-from caraway.archive.store.reading import ArchivedTopics, Cuts
-from caraway.config.errors import ConfigurationError
-from caraway.config.settings import Settings
-from caraway.erasure.keys import ErasedKeys
-from caraway.erasure.requests import ErasureLog
-from caraway.functions.confinement.configured import confinement_of
-from caraway.functions.extractors.pool import FunctionPool
+from caraway.compute.extractors.pool import FunctionPool
+from caraway.compute.query.catalog import Catalog
+from caraway.dataplane.archive.erasing import TableErasures
+from caraway.dataplane.archive.store.reading import ArchivedTopics, Cuts
+from caraway.dataplane.topics.credentials import sign_in
+from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.offline.engine import OfflineEngine, OfflinePlan
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.queries.model import OfflineRequest
 from caraway.offline.reader import Memory, OfflineReader, SeriesReader
 from caraway.offline.stopwatch import Stopwatch
-from caraway.query.catalog import Catalog
-from caraway.secrets.keyring import open_keyring
-from caraway.secrets.store import SecretStore
+from caraway.process.confinement.configured import confinement_of
+from caraway.process.secrets.keyring import open_keyring
+from caraway.process.settings.errors import ConfigurationError
+from caraway.process.settings.settings import Settings
 from caraway.state.database import connect
+from caraway.state.erasures import ErasureLog
 from caraway.state.plans import Planned, Plans
 from caraway.state.reader import StateReader
-from caraway.topics.credentials import sign_in
+from caraway.state.secrets import SecretStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import base64
 import msgspec
 
 from caraway.offline.queries.model import Place
-from caraway.secrets.keyring import Keyring
+from caraway.process.secrets.keyring import Keyring
 
 Access = tuple[str, str]
 

@@ -8,6 +8,9 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from caraway.compute.query.batch import Batch
+from caraway.compute.query.executor import CompiledPlan
+from caraway.compute.query.model import TypedColumn
 from caraway.dtypes.frames import arrow_array
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.types import (
@@ -24,9 +27,6 @@ from caraway.errors import ExtractorError, InvalidInputError
 from caraway.expr.polars.values import from_polars
 from caraway.offline.columns import SeriesBatch
 from caraway.offline.queries.inputs import InputPart
-from caraway.query.batch import Batch
-from caraway.query.executor import CompiledPlan
-from caraway.query.model import TypedColumn
 
 _ROW = re.compile(r"\brow 0\b")
 # Types whose columns are the same in polars and in Arrow.

@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.dtypes.instants import MAX_US, MIN_US
 from caraway.errors import InvalidInputError
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.model import JSON_INPUT, OfflineRequest, Place, StoredRows, folder_of
 
 _US = pa.timestamp("us", "UTC")

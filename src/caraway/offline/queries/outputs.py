@@ -8,11 +8,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from caraway.compute.query.model import TypedColumn
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.dtypes.types import type_name
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.evaluation import Evaluated
 from caraway.offline.queries.model import MANIFEST, OfflineQuery, part_name
-from caraway.query.model import TypedColumn
 
 TIME_TYPE = pa.timestamp("us", tz="UTC")
 HISTORY, ERROR = "_history", "_error"

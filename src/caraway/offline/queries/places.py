@@ -3,8 +3,8 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from caraway.config.settings import Settings
 from caraway.offline.queries.model import OfflineQuery, folder_of
+from caraway.process.settings.settings import Settings
 
 
 def own_prefix(query_id: str) -> str:

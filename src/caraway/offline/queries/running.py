@@ -7,8 +7,9 @@ from functools import partial
 
 import structlog
 
+from caraway.compute.query.executor import CompiledPlan
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.coverage import Coverage, notes
 from caraway.offline.queries.evaluation import Evaluated, evaluate
 from caraway.offline.queries.inputs import InputPart, InputRows
@@ -16,7 +17,6 @@ from caraway.offline.queries.model import OfflineQuery, Part, QueryStatus
 from caraway.offline.queries.outputs import result_table, write_manifest, write_part
 from caraway.offline.queries.store import OfflineQueries
 from caraway.offline.stopwatch import WRITE, Stopwatch
-from caraway.query.executor import CompiledPlan
 
 LOG = structlog.get_logger(__name__)
 

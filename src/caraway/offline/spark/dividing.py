@@ -5,15 +5,15 @@ from pathlib import Path
 
 import polars as pl
 
-from caraway.archive.store.columns import columns_of
-from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics, Part
+from caraway.dataplane.archive.store.columns import columns_of
+from caraway.dataplane.archive.store.reading import ArchivedRecords, ArchivedTopics, Part
+from caraway.graph.plan.model import TopicPlan
 from caraway.offline.history.records import index_frame
 from caraway.offline.kernel.blocks import BlockSizes
 from caraway.offline.reader import Memory
 from caraway.offline.spark.pieces import RECORDS, Piece, divided, divisions_of
 from caraway.offline.spark.work import DividedDataset
-from caraway.plan.model import TopicPlan
-from caraway.scratch import ScratchFolder
+from caraway.process.scratch import ScratchFolder
 
 # The records of a dataset and a division that a task holds in memory; it sorts more of them on the disk.
 RECORDS_BYTES = 64 << 20

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from caraway.graph.plan.model import Column
 from caraway.offline.history.groups import key_parts
-from caraway.plan.model import Column
 
 Ints = npt.NDArray[np.int64]
 

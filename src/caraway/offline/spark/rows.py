@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
+from caraway.compute.query.batch import Batch
 from caraway.dtypes.types import DataType
 from caraway.errors import ExtractorError, InvalidInputError
 from caraway.expr.polars.values import polars_type
 from caraway.offline.columns import SeriesBatch, SeriesColumns
-from caraway.query.batch import Batch
 
 # The columns beside those of features, whose names have no space.
 NUMBER, TIME, ERROR = "row number", "row time", "row error"

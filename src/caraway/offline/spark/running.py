@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import caraway.errors
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import CarawayError, InvalidInputError
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.engine import OfflinePlan
 from caraway.offline.queries.context import QueryContext
 from caraway.offline.queries.evaluation import Evaluated, array_of, times_of

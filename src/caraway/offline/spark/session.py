@@ -8,9 +8,9 @@ from subprocess import TimeoutExpired
 
 from pyspark.sql import SparkSession
 
-from caraway.config.settings import Settings
-from caraway.spark.java import jvm_process
-from caraway.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
+from caraway.dataplane.streams.spark.java import jvm_process
+from caraway.dataplane.streams.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
+from caraway.process.settings.settings import Settings
 
 STOP_SECONDS = 5.0
 # The number of tasks that a cluster is assumed to run at a time, if `spark.default.parallelism` isn't set.

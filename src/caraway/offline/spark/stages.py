@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from caraway.query.lookups import key_cast
-from caraway.query.model import KeyPart, LookupStep, PythonStep, Step
-from caraway.query.rounds import added, read
+from caraway.compute.query.lookups import key_cast
+from caraway.compute.query.model import KeyPart, LookupStep, PythonStep, Step
+from caraway.compute.query.rounds import added, read
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ from itertools import groupby
 import polars as pl
 import pyarrow as pa
 
-from caraway.config.settings import load_settings
-from caraway.objects.folder import ObjectFolder
+from caraway.compute.query.model import Instants, Rows
+from caraway.compute.query.rounds import added, read
+from caraway.dataplane.objects.folder import ObjectFolder
+from caraway.graph.plan.model import Column, TopicPlan
 from caraway.offline.columns import SeriesBatch
 from caraway.offline.queries.context import opened_context
 from caraway.offline.reader import Ints, OfflineReader, SeriesReader
@@ -28,10 +30,8 @@ from caraway.offline.spark.pieces import (
 )
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, advanced
 from caraway.offline.spark.work import RecordsTask, Work
-from caraway.plan.model import Column, TopicPlan
-from caraway.query.model import Instants, Rows
-from caraway.query.rounds import added, read
-from caraway.scratch import sweep
+from caraway.process.scratch import sweep
+from caraway.process.settings.settings import load_settings
 
 Batches = Iterator[pa.RecordBatch]
 

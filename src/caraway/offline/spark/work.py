@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from caraway.archive.store.reading import Cuts, Part, TopicParts
+from caraway.compute.query.model import KeyPart, LookupStep
+from caraway.dataplane.archive.store.reading import Cuts, Part, TopicParts
+from caraway.dataplane.index.storage.intervals import has_max_event_time
 from caraway.dtypes.types import DecimalType, base_type
-from caraway.index.storage.intervals import has_max_event_time
+from caraway.graph.plan.model import IndexKind, IndexPlan
 from caraway.offline.history.aggregates import EXTREMES, AggregateHistory
 from caraway.offline.history.records import columns_needed
 from caraway.offline.history.versions import VersionHistory
 from caraway.offline.history.windows import is_computable
 from caraway.offline.queries.model import OfflineRequest
 from caraway.offline.spark.stages import Stage
-from caraway.plan.model import IndexKind, IndexPlan
-from caraway.query.model import KeyPart, LookupStep
 from caraway.state.plans import Planned
 
 

@@ -12,21 +12,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.compute.why.model import Position, Source
+from caraway.compute.why.parts import Held, Histories, Inputs, Key, Parts
+from caraway.compute.why.windows import NEVER
+from caraway.dataplane.topics.codec import DELETE, RecordCodec
+from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dtypes.types import DATETIME, DataType
-from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError
 from caraway.expr.polars.values import from_polars
+from caraway.graph.plan.model import GraphPlan, IndexPlan
 from caraway.graph.specs import DatasetSpec
 from caraway.offline.history.aggregates import held
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import END, INGESTED, OP, ORDER, TIME, columns_needed, index_frame, settled
 from caraway.offline.narrowing import KeyRecords
 from caraway.offline.why.sources import SourceRecords
-from caraway.plan.model import GraphPlan, IndexPlan
-from caraway.topics.codec import DELETE, RecordCodec
-from caraway.why.model import Position, Source
-from caraway.why.parts import Held, Histories, Inputs, Key, Parts
-from caraway.why.windows import NEVER
 
 Ints = npt.NDArray[np.int64]
 

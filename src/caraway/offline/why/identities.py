@@ -7,10 +7,10 @@ of it or behind it, which are taken off here from the last operator back to the 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from caraway.dataplane.topics.identity import ID_BYTES
 from caraway.graph import operators as ops
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec
-from caraway.topics.identity import ID_BYTES
 
 # A changelog puts a byte for the kind of change and the version's time in front of the identity; so does the begin of a
 # version on the left side of a join of tables. An explode puts the number of the element behind it.

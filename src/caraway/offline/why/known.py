@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from caraway.archive.store.reading import ArchivedRecords
+from caraway.dataplane.archive.store.reading import ArchivedRecords
+from caraway.graph.plan.model import TopicPlan
 from caraway.offline.history.records import TopicRecords
-from caraway.plan.model import TopicPlan
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

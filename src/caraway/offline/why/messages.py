@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from caraway.archive.store.columns import columns_of
-from caraway.archive.store.frames import control_types, frame_of
-from caraway.archive.store.model import table_path
-from caraway.archive.store.tables import ArchiveTable
+from caraway.dataplane.archive.store.columns import columns_of
+from caraway.dataplane.archive.store.frames import control_types, frame_of
+from caraway.dataplane.archive.store.model import table_path
+from caraway.dataplane.archive.store.tables import ArchiveTable
+from caraway.dataplane.topics.blocks import is_block, split
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.ids import topic_id
+from caraway.dataplane.topics.reader import COMMON, connected
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.expr.polars.values import from_polars, polars_type
+from caraway.graph.plan.model import RecordSchema
 from caraway.offline.why.sources import Found, Messages, Place
-from caraway.plan.model import RecordSchema
-from caraway.topics.blocks import is_block, split
-from caraway.topics.codec import RecordCodec
-from caraway.topics.ids import topic_id
-from caraway.topics.reader import COMMON, connected
 
 # The time for the records of a topic. The records that aren't read by then come from the archive, without marks.
 SECONDS = 10.0

@@ -4,8 +4,13 @@ from collections.abc import Mapping
 
 import msgspec
 
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.why.explaining import Question, explain
+from caraway.compute.why.lookups import Listing
+from caraway.compute.why.model import Why
+from caraway.compute.why.parts import Hidden
+from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import InvalidInputError
-from caraway.objects.folder import ObjectFolder
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.offline.queries.context import QueryContext
@@ -16,11 +21,6 @@ from caraway.offline.spark.work import is_divisible
 from caraway.offline.why.histories import TopicHistories
 from caraway.offline.why.known import KnownRecords
 from caraway.offline.why.sources import Messages, SourceRecords
-from caraway.query.catalog import Catalog
-from caraway.why.explaining import Question, explain
-from caraway.why.lookups import Listing
-from caraway.why.model import Why
-from caraway.why.parts import Hidden
 
 # The explanation in the folder of its query.
 NAME = "why.json"

@@ -7,21 +7,21 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from caraway.engine_local.tables import Key, Relation, Row, Table, Version, holding
-from caraway.erasure.keys import ErasedKeys
+from caraway.compute.reference.tables import Key, Relation, Row, Table, Version, holding
+from caraway.compute.why.lineage import Origin, Tracer, traced
+from caraway.compute.why.lookups import aggregation_of
+from caraway.compute.why.model import Position, Source, shown_time
+from caraway.compute.why.parts import Held, Hidden, Histories
+from caraway.compute.why.sources import shown, source_of
+from caraway.compute.why.windows import NEVER
+from caraway.dataplane.topics.codec import RecordCodec
+from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.errors import CarawayError
 from caraway.graph import operators as ops
+from caraway.graph.plan.model import GraphPlan, RecordSchema
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.trees import with_parents
 from caraway.offline.why.identities import Root, root_of
-from caraway.plan.model import GraphPlan, RecordSchema
-from caraway.topics.codec import RecordCodec
-from caraway.why.lineage import Origin, Tracer, traced
-from caraway.why.lookups import aggregation_of
-from caraway.why.model import Position, Source, shown_time
-from caraway.why.parts import Held, Hidden, Histories
-from caraway.why.sources import shown, source_of
-from caraway.why.windows import NEVER
 
 GONE = "the source record isn't there any more: it was erased, or neither its topic nor the archive has kept it"
 

@@ -1,0 +1,1 @@
+"""The programs that people start: the server, the command line, the stack, the demo, and the MCP server."""

@@ -1,0 +1,114 @@
+"""`caraway erase`: remove all rows of some keys, for the past and to come."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from caraway.apps.cli.options import command
+from caraway.apps.cli.output import err, out, plain_table
+from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.apps.cli.rows import of_options
+from caraway.errors import InvalidInputError
+
+# The most keys in one request: the server refuses a request with more, so more keys are sent in several requests.
+AT_ONCE = 10_000
+
+
+@command
+def erase(
+    dataset: Annotated[str, typer.Argument(help="The dataset.", metavar="DATASET")],
+    *,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", metavar="COLUMN=VALUE", help="A part of the key; one for each erase key."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Keys, a row each: CSV with a line of names, or JSON, a list of objects.")
+    ] = None,
+    downstream: Annotated[
+        bool | None,
+        typer.Option(
+            "--downstream/--only-here",
+            help="Remove the rows from the topic as well, and compute again what depends on them; or don't. "
+            "By default only if an erase key is no key of the dataset.",
+        ),
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show erased keys, and where they have been removed.")
+    ] = False,
+    server: BranchOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase keys from a dataset: rows of them are served no more, those that come later included. It can't be undone.
+
+    With --downstream everything that was computed from the rows is computed again without them, and they leave the
+    dataset's topic. Otherwise datasets that are computed from this one keep what they have. Clear text of the rows
+    stays in some places for a while, and in backups and where the rows came from for ever; the answer lists them.
+    """
+    if status:
+        path = f"/dataset/{dataset}/erasures"
+        _show(ask("GET", path, server=server), as_json=as_json)
+        return
+    rows = [*([of_options(key, "--key")] if key else []), *([] if file is None else _of_file(file))]
+    if not rows:
+        raise InvalidInputError("give the keys: --key column=value, or --file")
+    server.announce()
+    answers = []
+    for start in range(0, len(rows), AT_ONCE):
+        body: dict[str, Any] = {"erase_keys": rows[start : start + AT_ONCE]}
+        if downstream is not None:
+            body["downstream"] = downstream
+        path = f"/dataset/{dataset}/erase"
+        answers.append(ask("POST", path, server=server, body=body))
+    if as_json:
+        show_json({"requests": answers})
+        return
+    err.print(
+        f"erased {len(rows)} keys of {dataset}; `caraway erase {dataset} --status` shows where they are removed",
+        markup=False,
+    )
+    _show_remaining(answers[-1])
+
+
+def _of_file(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        rows = json.loads(text) if path.suffix == ".json" else list(csv.DictReader(text.splitlines(), strict=True))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InvalidInputError(f"{path} can't be read: {error}") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and None not in row for row in rows):
+        raise InvalidInputError(f"{path}: a row for each key is expected, all with the names of the erase keys")
+    return rows
+
+
+def _show(answer: Any, *, as_json: bool) -> None:
+    if as_json:
+        show_json(answer)
+        return
+    table = plain_table("asked", "by", "keys by", "hash", "on the topic", "gone from", "waits for")
+    for found in answer["erasures"]:
+        gone = "\n".join(f"{place['place']}, {place['done_at'][:19]}" for place in found["places"])
+        cells = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
+        waits_for = "\n".join(found.get("waits_for", ()))
+        table.add_row(
+            *map(escape, cells),
+            (found["recorded_at"] or "not yet")[:19],
+            escape(gone or "nowhere yet"),
+            escape(waits_for or "nothing"),
+        )
+    out.print(table if table.row_count else "Nothing was erased.")
+    _show_remaining(answer)
+
+
+def _show_remaining(answer: dict[str, Any]) -> None:
+    """Print the places that keep clear text; an older server doesn't list them."""
+    if not (places := answer.get("remaining")):
+        return
+    table = plain_table("clear text stays in", "which is", "until")
+    for place in places:
+        table.add_row(*(escape(place[name]) for name in ("where", "what", "until")))
+    err.print(table)

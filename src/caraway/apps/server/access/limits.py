@@ -1,0 +1,326 @@
+"""Limits by tags: the features, extractors, datasets and fields that a caller may touch.
+
+A caller with the mode on a whole branch is served as if there were no limits. For any other caller the query plan is
+checked, once for each plan, so that no kind of request leads around the limits.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
+
+from caraway.apps.server.http.messages import Request
+from caraway.apps.server.served_graph import Queryable, ServedGraph, ServedGraphs
+from caraway.compute.query.catalog import Catalog
+from caraway.compute.query.event_times import is_time_column
+from caraway.compute.query.executor import Answer, CompiledPlan
+from caraway.compute.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
+from caraway.dataplane.ingest.endpoints import Endpoint
+from caraway.errors import ForbiddenError
+from caraway.graph.lineage import effective_field_tags, effective_tags
+from caraway.graph.references import outputs_of
+from caraway.graph.specs import Graph
+from caraway.state.permissions import Caller, Grant, Mode
+
+# The most query plans that are remembered for one graph as permitted to a caller on a branch, and the most graphs whose
+# tags are remembered. If there are as many, all of them are forgotten, and computed again when they are needed.
+MAX_CHECKED = 10_000
+MAX_GRAPHS = 100
+# The most combinations of grants and branch for which the readable part of a graph is kept; there are few roles.
+MAX_READABLE = 50
+
+NO_TAGS = frozenset[str]()
+# The full name of an entity, and its tags.
+Tagged = tuple[str, Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The tags of a graph's entities, the query plans that callers were found to be permitted, and what they may see.
+
+    Plans and callers are compared by `id`, which is quick. The entries hold both objects, so that no new object can get
+    the `id` of a freed one.
+    """
+
+    entities: Mapping[str, frozenset[str]]
+    fields: Mapping[str, frozenset[str]]
+    extractors: Mapping[str, frozenset[str]]
+    checked: dict[tuple[int, int, str], tuple[CompiledPlan, Caller]] = field(default_factory=dict)
+    readable: dict[tuple[tuple[Grant, ...], str], Graph] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: Graph) -> "Tags":
+        """Compute the tags of a graph."""
+        extractors = {
+            f"{spec.name}.{extractor.name}": frozenset(extractor.metadata.tags)
+            for spec in graph.featuresets
+            for extractor in spec.extractors
+        }
+        return cls(effective_tags(graph), effective_field_tags(graph), extractors)
+
+    def merged(self, other: "Tags") -> "Tags":
+        """Return the tags that entities have here or in another graph."""
+
+        def both(
+            one: Mapping[str, frozenset[str]], another: Mapping[str, frozenset[str]]
+        ) -> Mapping[str, frozenset[str]]:
+            return {name: one.get(name, NO_TAGS) | another.get(name, NO_TAGS) for name in (*one, *another)}
+
+        return Tags(
+            both(self.entities, other.entities),
+            both(self.fields, other.fields),
+            both(self.extractors, other.extractors),
+        )
+
+    def touched(self, plan: QueryPlan) -> Iterator[Tagged]:
+        """Yield the names, with tags, of all that a query reads or computes; what the caller supplies isn't read."""
+        for column in plan.outputs:
+            yield self._entity(column.name)
+        for step in plan.steps:
+            match step:
+                case LookupStep():
+                    # The tags of a field include those of its dataset, so the dataset needs no check of its own. Nor
+                    # does the time column of a row: a caller who may read a value of the row may know its time.
+                    read = [found for found in step.features if not is_time_column(found.column)]
+                    yield from (self._entity(found.column) for found in read)
+                    yield from self.fields_of(step.dataset, (found.field for found in read))
+                case AliasStep():
+                    yield self._entity(step.output)
+                case ExpressionStep():
+                    yield from (self._entity(computed.column) for computed in step.features)
+                case PythonStep():
+                    outputs = [self._entity(name) for name, _ in step.outputs]
+                    yield from outputs
+                    yield from map(self._entity, step.datasets)
+                    name = f"{step.featureset}.{step.extractor}"
+                    own = self.extractors.get(name, frozenset())
+                    yield f"extractor {name}", own.union(*(tags for _, tags in outputs))
+                case _:
+                    assert_never(step)
+
+    def fields_of(self, dataset: str, names: Iterable[str]) -> Iterator[Tagged]:
+        """Return the names of fields, with their tags."""
+        return ((full := f"{dataset}.{name}", self.fields.get(full, frozenset())) for name in names)
+
+    def _entity(self, name: str) -> Tagged:
+        return name, self.entities.get(name, frozenset())
+
+
+class AccessLimits:
+    """Restricts callers to the entities that they may see. A server has one instance."""
+
+    def __init__(self, graphs: ServedGraphs) -> None:
+        """Restrict what callers see of these graphs."""
+        self._graphs = graphs
+        # The graphs are kept, so that no other graph can get the `id` of one.
+        self._tags: dict[int, tuple[Graph, Tags]] = {}
+
+    def seen(self, request: Request[Any, Any]) -> ServedGraph:
+        """Return the graph that the request's branch serves, restricted to what the request's caller may query.
+
+        Raises:
+            UnavailableError: The graph hasn't been read yet.
+            UnknownEntityError: There is no such branch.
+        """
+        served = self._graphs.require_served_graph(request.branch)
+        caller = request.caller
+        if caller.may_all(Mode.READ_DATA, request.branch):
+            return served
+        return replace(served, queries=LimitedQueries(served.queries, self.tags(served), caller, request.branch))
+
+    def check_log(self, request: Request[Any, Any], served: ServedGraph, endpoint: Endpoint) -> None:
+        """Check that the caller may write to the datasets that an endpoint feeds in the request's branch.
+
+        Other branches that read the endpoint get the rows too (`caraway.apps.server.access.sharing`).
+
+        Raises:
+            ForbiddenError: The caller may not write to one of the datasets.
+        """
+        if request.caller.may_all(Mode.WRITE_DATA, request.branch):
+            return
+        entities = self.tags(served).entities
+        fed = [(target.dataset, entities[target.dataset]) for target in endpoint.targets if target.dataset in entities]
+        if not fed:
+            # The endpoint feeds only datasets of other branches. A grant that is limited to tags allows the write by
+            # the tags of the datasets that the endpoint feeds in this branch, and there are none.
+            raise ForbiddenError(
+                f"account {request.caller.account!r} has {Mode.WRITE_DATA} by tags only, and endpoint "
+                f"{endpoint.name!r} feeds no dataset of branch {request.branch!r}"
+            )
+        require(request.caller, Mode.WRITE_DATA, request.branch, fed)
+
+    def definitions(self, request: Request[Any, Any], served: ServedGraph) -> Graph:
+        """Return the definitions of the request's branch that the caller may read.
+
+        Fields, features and extractors that the caller may not read are left out of their datasets and featuresets. A
+        definition that stays may name one that is left out.
+        """
+        caller, branch = request.caller, request.branch
+        if caller.may_all(Mode.READ_DEFINITION, branch):
+            return served.graph
+        tags = self.tags(served)
+        key = (caller.grants, branch)
+        found = tags.readable.get(key)
+        if found is None:
+            if len(tags.readable) >= MAX_READABLE:
+                tags.readable.clear()
+            found = tags.readable[key] = readable(served.graph, tags, caller, branch)
+        return found
+
+    def shown_datasets(self, caller: Caller) -> Callable[[str], bool]:
+        """Return whether datasets, which may be of any branch, may be named to the caller.
+
+        A dataset is if the caller may read its definition on a branch, and on none of these branches is kept from it by
+        its tags.
+        """
+        if caller.may_everywhere(Mode.READ_DEFINITION):
+            return lambda _: True
+        shown, hidden = set[str](), set[str]()
+        for branch, served in self._graphs.all().items():
+            if caller.may(Mode.READ_DEFINITION, branch):
+                tags = self.tags(served).entities
+                tagged = {spec.name: tags[spec.name] for spec in served.graph.datasets}
+                allowed = permitted(caller, Mode.READ_DEFINITION, branch, tagged)
+                shown |= allowed
+                hidden |= tagged.keys() - allowed
+        return (shown - hidden).__contains__
+
+    def check_fields(
+        self, request: Request[Any, Any], served: ServedGraph, mode: Mode, dataset: str, names: Iterable[str]
+    ) -> None:
+        """Check that the caller has a mode on fields of a dataset. Raises `ForbiddenError` if not."""
+        if not request.caller.may_all(mode, request.branch):
+            require(request.caller, mode, request.branch, self.tags(served).fields_of(dataset, names))
+
+    def check_branch(self, caller: Caller, modes: Iterable[Mode], branch: str, graph_of: str) -> None:
+        """Check that the caller has modes on a branch for all that the branch `graph_of` holds.
+
+        Raises `ForbiddenError` if the caller lacks a mode.
+        """
+        for mode in modes:
+            # A caller with the mode on all entities of the branch needs no check of single ones. So it may also change
+            # entities of newer commits, which this server hasn't read yet.
+            if caller.may_all(mode, branch):
+                continue
+            if not caller.may(mode, branch):
+                raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r}")
+            for planned in self._graphs.require_needed().of(graph_of).values():
+                tags = self.tags_of(planned.graph)
+                require(caller, mode, branch, tags.entities.items())
+                if mode is Mode.READ_DATA:
+                    require(caller, mode, branch, tags.fields.items())
+
+    def tags(self, served: ServedGraph) -> Tags:
+        """Return the tags of a served graph."""
+        return self.tags_of(served.graph)
+
+    def tags_of(self, graph: Graph) -> Tags:
+        """Return the tags of a graph, which are computed once."""
+        found = self._tags.get(id(graph))
+        if found is None:
+            if len(self._tags) >= MAX_GRAPHS:
+                self._tags.clear()
+            found = self._tags[id(graph)] = (graph, Tags.of(graph))
+        return found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedQueries:
+    """Queries, restricted to what a caller may see."""
+
+    queries: Queryable
+    tags: Tags
+    caller: Caller
+    branch: str
+
+    @property
+    def catalog(self) -> Catalog:
+        """The datasets and features that can be queried."""
+        return self.queries.catalog
+
+    @property
+    def asks_others(self) -> bool:
+        """True if other servers may have parts of the index, so that a lookup may take a while."""
+        return self.queries.asks_others
+
+    def plan(
+        self,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        foreign_inputs: bool = False,
+        event_times: bool = False,
+    ) -> CompiledPlan:
+        """Return the plan of a query if the caller may read all that it touches."""
+        plan = self.queries.plan(inputs, outputs, foreign_inputs=foreign_inputs, event_times=event_times)
+        checked = self.tags.checked
+        key = (id(plan), id(self.caller), self.branch)
+        if key not in checked:
+            require(self.caller, Mode.READ_DATA, self.branch, self.tags.touched(plan.plan))
+            if len(checked) >= MAX_CHECKED:
+                checked.clear()
+            checked[key] = (plan, self.caller)
+        return plan
+
+    def lookup(
+        self,
+        dataset: str,
+        keys: Sequence[Mapping[str, object]],
+        fields: Sequence[str],
+        timestamps: Sequence[object] | None = None,
+    ) -> tuple[list[bool], Answer]:
+        """Look up rows if the caller may read all fields wanted."""
+        wanted = fields or [spec.name for spec in self.queries.catalog.dataset(dataset).fields]
+        require(self.caller, Mode.READ_DATA, self.branch, self.tags.fields_of(dataset, wanted))
+        return self.queries.lookup(dataset, keys, fields, timestamps)
+
+
+def permitted(caller: Caller, mode: Mode, branch: str, entities: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return those of some entities, given with their tags, on which a caller has a mode."""
+    return frozenset(entities).difference(caller.refused(mode, branch, entities.items()))
+
+
+def readable(graph: Graph, tags: Tags, caller: Caller, branch: str) -> Graph:
+    """Return the part of a graph whose definitions a caller may read on a branch."""
+    entities, fields, extractors = (
+        permitted(caller, Mode.READ_DEFINITION, branch, tagged)
+        for tagged in (tags.entities, tags.fields, tags.extractors)
+    )
+    featuresets = []
+    for spec in graph.featuresets:
+        features = tuple(feature for feature in spec.features if f"{spec.name}.{feature.name}" in entities)
+        # A featureset has no entry of its own: it is shown if one of its features is.
+        if features or not spec.features:
+            left = tuple(
+                extractor
+                for extractor in spec.extractors
+                if f"{spec.name}.{extractor.name}" in extractors and entities.issuperset(outputs_of(extractor))
+            )
+            featuresets.append(replace(spec, features=features, extractors=left))
+    return Graph(
+        datasets=tuple(
+            replace(spec, fields=tuple(f for f in spec.fields if f.timestamp or f"{spec.name}.{f.name}" in fields))
+            for spec in graph.datasets
+            if spec.name in entities
+        ),
+        featuresets=tuple(featuresets),
+    )
+
+
+def approval(caller: Caller, branch: str) -> Callable[[Iterable[Tagged]], None]:
+    """Return the check of the entities that a commit touches."""
+
+    def approve(touched: Iterable[Tagged]) -> None:
+        if not caller.may_all(Mode.WRITE_DEFINITION, branch):
+            require(caller, Mode.WRITE_DEFINITION, branch, touched)
+
+    return approve
+
+
+def require(caller: Caller, mode: Mode, branch: str, entities: Iterable[Tagged], why: str = "") -> None:
+    """Check that a caller has a mode on entities; `why` says why it is needed."""
+    missing = caller.refused(mode, branch, entities)
+    if missing:
+        names = ", ".join(dict.fromkeys(missing))
+        raise ForbiddenError(
+            f"account {caller.account!r} lacks {mode} on branch {branch!r} for: {names[:1000]}{why and '; '}{why}"
+        )

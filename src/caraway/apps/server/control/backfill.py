@@ -1,0 +1,76 @@
+"""The number of records that new jobs read before they have caught up, and about how long that takes."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from caraway.graph.operators import Changelog, Join, Operator
+from caraway.graph.plan.model import GraphPlan, JobMode, JobPlan
+from caraway.graph.trees import parents
+
+# How many records of a backlog a job reads in a second: with steps that keep no state, with such that do, and in
+# Python. The rates are lower than those that docs/spark.md measures on two cores, since other jobs run at the same
+# time.
+PLAIN_RATE = 100_000
+STATEFUL_RATE = 25_000
+PYTHON_RATE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """The history that a new job reads.
+
+    Attributes:
+        name: The id of the job.
+        records: The number of records to read. The output of another new job isn't known yet, and counts as the records
+            that the other one reads.
+        seconds: How long that takes, together with the new jobs whose output is read.
+    """
+
+    name: str
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A new job: the topics that it reads, and its records a second."""
+
+    inputs: frozenset[str]
+    rate: int
+
+
+def backfills(plan: GraphPlan, created: Collection[str], records: Mapping[str, int]) -> tuple[Backfill, ...]:
+    """Return the backfills of the jobs of a plan that are new (`created` has their names in the store).
+
+    `records` has the number of records of each topic; a missing topic has none.
+    """
+    jobs = [job for job in plan.jobs if job.job_id in created]
+    readers = {job.job_id: _Reader(frozenset(t.name for t in job.inputs), rate(job)) for job in jobs}
+    writers = {job.output.name: job.job_id for job in jobs}
+    writers |= {
+        index.emits.name: name
+        for index in plan.indexes
+        if index.emits is not None and (name := writers.get(index.topic, "")) in readers
+    }
+
+    @cache
+    def backfill(name: str) -> Backfill:
+        reader = readers[name]
+        before = [backfill(writers[t]) for t in sorted(reader.inputs) if writers.get(t, name) != name]
+        count = sum(records.get(t, 0) for t in reader.inputs - writers.keys()) + sum(found.records for found in before)
+        seconds = count / reader.rate + max((found.seconds for found in before), default=0.0)
+        return Backfill(name=name, records=count, seconds=seconds)
+
+    return tuple(backfill(name) for name in readers)
+
+
+def rate(job: JobPlan) -> int:
+    """Return how many records a second a job reads of a backlog."""
+    if job.mode is JobMode.MICRO_BATCH:
+        return PYTHON_RATE
+    return STATEFUL_RATE if _is_stateful(job.operator) else PLAIN_RATE
+
+
+def _is_stateful(operator: Operator) -> bool:
+    return isinstance(operator, Join | Changelog) or any(_is_stateful(parent) for parent in parents(operator))

@@ -1,0 +1,179 @@
+"""The handlers that report the state of the server."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from caraway.apps.server.access.limits import readable
+from caraway.apps.server.deployment import Deployment
+from caraway.apps.server.handlers.context import ServerContext
+from caraway.apps.server.http.endpoints import API
+from caraway.apps.server.http.messages import HttpResponse, Request, json_response, text_response
+from caraway.apps.server.metrics import set_backlogs, set_freshness, set_jobs, set_lags, set_sinks, set_sources
+from caraway.errors import UnavailableError
+from caraway.state.model import MAIN
+from caraway.state.ownership.members import ENGINES
+from caraway.state.permissions import Mode
+
+VERSION = version("caraway")
+HIDDEN = "a part that the server needs doesn't work; a request with a token gets the reasons, and so does /status"
+
+
+async def root(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the name and version of the server."""
+    return text_response(
+        f"Caraway {VERSION}, a real-time feature platform.\n"
+        f"The API is under {API}; GET {API}/status tells how this server is. People find the console under /console.\n"
+    )
+
+
+async def health(context: ServerContext, request: Request) -> HttpResponse:
+    """Return status 200 if everything works, and 503 if not, with the reasons for callers with a token."""
+    problems = context.deployment.health.problems()
+    if problems and not context.deployment.gate.knows(request.headers):
+        # Reasons have addresses and names of topics, and any `Host` is answered here, so a page of another site could
+        # read them, too.
+        return json_response({"status": "unavailable", "err_msg": HIDDEN, "code": "unavailable"}, 503)
+    if problems:
+        reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
+        body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
+        return json_response(body, 503)
+    return json_response({"status": "ok"})
+
+
+async def status(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the version, the commit, topics, the index, the sources and sinks of this server, engines and jobs.
+
+    Datasets, and what belongs to them, are those that the caller may read.
+    """
+    deployment, caller = context.deployment, request.caller
+    served = deployment.graphs.require_served_graph()
+    graph, is_shown = served.graph, context.limits.shown_datasets(caller)
+    if not caller.may_all(Mode.READ_DEFINITION, MAIN):
+        graph = readable(graph, context.limits.tags(served), caller, MAIN)
+    jobs = await asyncio.to_thread(deployment.state.jobs)
+    engines = await asyncio.to_thread(deployment.state.leases, ENGINES.members)
+    index = await asyncio.to_thread(_index, deployment)
+    index["indexes"] = [each for each in index["indexes"] if is_shown(each["dataset"])]
+    return json_response(
+        {
+            "caraway": VERSION,
+            "commit": served.version or None,
+            "problems": deployment.health.problems(),
+            "warning": await asyncio.to_thread(deployment.health.warning),
+            "datasets": [spec.name for spec in graph.datasets],
+            "featuresets": [spec.name for spec in graph.featuresets],
+            "topics": [
+                {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind}
+                for topic in served.plan.topics
+                if is_shown(topic.dataset)
+            ],
+            "index": index,
+            "sources": [
+                {
+                    "source": status.source,
+                    "dataset": status.dataset,
+                    "state": status.state,
+                    "owned": status.owned,
+                    "lag": status.lag,
+                    "position": status.position,
+                    "progress": None
+                    if status.progress is None
+                    else {
+                        **asdict(status.progress),
+                        "per_second": status.per_second,
+                        "remaining_seconds": status.remaining_s,
+                    },
+                    "rows": status.rows,
+                    "read_at": status.read_at,
+                    "polled_at": status.polled_at,
+                    "dead_letters": status.dead_letters,
+                    "error": status.error,
+                }
+                for status in deployment.sources.statuses()
+                if is_shown(status.dataset)
+            ],
+            "sinks": [
+                {
+                    "sink": status.sink,
+                    "target": status.target,
+                    "dataset": status.dataset,
+                    "state": status.state,
+                    "owned": status.owned,
+                    "guarantee": status.guarantee,
+                    "backlog": status.backlog,
+                    "offsets": {str(partition): offset for partition, offset in status.offsets.items()},
+                    "written_at": status.written_at,
+                    "dead_letters": status.dead_letters,
+                    "error": status.error,
+                }
+                for status in deployment.sinks.statuses()
+                if is_shown(status.dataset)
+            ],
+            "engines": [{"node": lease.owner, "alive": lease.alive, "until": lease.expires_at} for lease in engines],
+            "jobs": [
+                {
+                    "id": job.job_id,
+                    "dataset": job.dataset,
+                    "pipeline": job.pipeline,
+                    "mode": job.mode,
+                    "mode_reason": job.mode_reason,
+                    "desired": job.desired,
+                    "state": job.state,
+                    "error": job.error,
+                    "attempts": job.attempts,
+                    "updated_at": job.updated_at,
+                    "progress": job.progress,
+                }
+                for job in jobs
+                if is_shown(job.dataset)
+            ],
+        }
+    )
+
+
+def _index(deployment: Deployment) -> dict[str, Any]:
+    """Return the state of the index, and the lag and age of each index in seconds (None while it isn't known)."""
+    ages = deployment.freshness.ages()
+    seconds = {lag.asset: lag.seconds for lag in deployment.lags.look()}
+    status: dict[str, Any] = deployment.index.status()
+    indexes = [
+        # The records are counted a moment after the seconds.
+        {
+            **index,
+            "lag_seconds": 0.0 if index["lag"] == 0 else seconds.get(index["asset"]),
+            "freshness_seconds": ages.get(index["asset"]),
+        }
+        for index in status["indexes"]
+    ]
+    return {**status, "indexes": indexes}
+
+
+async def metrics(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the metrics for Prometheus."""
+    deployment = context.deployment
+    served = deployment.graphs.main()
+    if served is not None:
+        # The states of jobs come from Postgres. If it doesn't answer, their metrics keep the last values, and the page
+        # is still sent for the sake of all others.
+        with suppress(UnavailableError):
+            set_jobs(await asyncio.to_thread(deployment.state.jobs))
+        set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
+        set_lags(await asyncio.to_thread(deployment.lags.look))
+        set_freshness(
+            {
+                branch: [
+                    (each.dataset, each.seconds)
+                    for each in deployment.freshness.of(graph.plan)
+                    if each.seconds is not None
+                ]
+                for branch, graph in deployment.graphs.all().items()
+            }
+        )
+        set_sources(deployment.sources.statuses())
+        set_sinks(deployment.sinks.statuses())
+    return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

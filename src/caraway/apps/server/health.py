@@ -1,0 +1,65 @@
+"""The health of a server: its parts that don't work, and why."""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from caraway.apps.server.watch import Watch
+from caraway.dataplane.archive.served_log import SERVED, SERVED_TOPIC_CONFIG
+from caraway.dataplane.topics.admin import BrokerAdmin, ensure_topics
+from caraway.dataplane.topics.dead_letters import DEAD_LETTERS, DEAD_LETTERS_CONFIG
+
+LOG = structlog.get_logger(__name__)
+
+KAFKA_TIMEOUT_S = 3.0
+
+
+class Health:
+    """The watches of the parts that a server depends on, and its index."""
+
+    def __init__(
+        self, watches: Mapping[str, Watch], index_problem: Callable[[], str | None], warning: Callable[[], str] = str
+    ) -> None:
+        """Report on the parts with these names.
+
+        Args:
+            watches: The watches by the names of the parts.
+            index_problem: Returns why the index can't be read, if it can't.
+            warning: Returns what the operator should change although all parts work; empty if there is nothing.
+        """
+        self.warning = warning
+        self._watches = watches
+        self._index_problem = index_problem
+
+    def problems(self) -> dict[str, str]:
+        """Return the reason for each part that doesn't work, by part; empty if all work."""
+        found = {name: problem for name, watch in self._watches.items() if (problem := watch.problem()) is not None}
+        if found.keys() & {"postgres", "kafka"}:
+            # The watch "ledger" does the actions of the ledger, which need Postgres and Kafka. It fails whenever one of
+            # these does, so then only the cause is reported.
+            found.pop("ledger", None)
+        if (problem := self._index_problem()) is not None:
+            found["index"] = problem
+        return found
+
+
+class KafkaCheck:
+    """The check that the broker answers. At its first answer the topics of the server itself are created."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        """Check the broker "host:port"."""
+        self._bootstrap_servers = bootstrap_servers
+        self._ready = False
+        self._admin = BrokerAdmin(bootstrap_servers)
+
+    def __call__(self) -> None:
+        """Check once. Raises `UnavailableError` if no broker answers."""
+        servers = self._bootstrap_servers
+        self._admin.cluster(KAFKA_TIMEOUT_S)
+        if not self._ready:
+            ensure_topics(servers, [DEAD_LETTERS], partitions=1, config=DEAD_LETTERS_CONFIG)
+            ensure_topics(servers, [SERVED], partitions=1, config=SERVED_TOPIC_CONFIG)
+            self._ready = True
+            self._admin.cluster(KAFKA_TIMEOUT_S)
+            if self._admin.warning:
+                LOG.warning(self._admin.warning)

@@ -1,0 +1,155 @@
+"""Reading the body of a request within limits: no request may fill the memory, or block the event loop."""
+
+import asyncio
+import zlib
+
+import pyarrow as pa
+
+from caraway.apps.server.http.budget import SMALL_BYTES, Hold
+from caraway.apps.server.http.messages import ANY_HEADER, DECODERS, MAX_BODY_BYTES, Exchange, Headers
+from caraway.errors import InvalidInputError, TooLargeError
+
+# The most bytes that one step of decompression yields, which takes about a millisecond. A body that yields fewer is
+# decompressed in the event loop; the rest of a larger one in a thread.
+STEP_BYTES = 256 * 1024
+# Bodies of up to this many bytes aren't counted in the memory of requests. A token may have 1,000 requests under way
+# (the default of server.concurrency_per_token), so small bodies take some 4 MiB for each token.
+TINY_BYTES = 4 * 1024
+
+
+async def read_body(headers: Headers, exchange: Exchange, hold: Hold, form_bytes: int | None = None) -> bytes:
+    """Read and decompress the body of a request.
+
+    Args:
+        headers: The headers of the request.
+        exchange: The connection from which the body is read.
+        hold: Counts the memory that the body needs, while it arrives.
+        form_bytes: The most bytes of a form, which isn't compressed; None if the body is no form.
+
+    Raises:
+        TooLargeError: The body is larger than the limit, compressed or not.
+        BusyError: All requests together take too much memory.
+        InvalidInputError: The body isn't in the encoding of `Content-Encoding`, or is a form and has one.
+    """
+    most = MAX_BODY_BYTES if form_bytes is None else form_bytes
+    encoding = (headers.get("content-encoding") or "identity").strip().lower()
+    # hyper, on which granian is built, has checked that the header is a number, and passes on no more bytes than that.
+    # So `int` doesn't fail, and a body isn't larger than `size`.
+    length = headers.get("content-length")
+    size = None if length is None else int(length)
+    if size is not None and size > most:
+        raise too_large(f"{size:,} bytes", most)
+    if form_bytes is not None and encoding != "identity":
+        raise InvalidInputError("a form is sent as it is, without Content-Encoding")
+    if size is None and headers.get("transfer-encoding") is None:
+        return b""
+    # Strangers may announce forms that never arrive, so only the part of a form that has come counts.
+    if size is None or size > (SMALL_BYTES if form_bytes is None else TINY_BYTES):
+        body = await _read_chunks(exchange, hold, most)
+    else:
+        if size > TINY_BYTES:
+            hold.grow(size)
+        body = await exchange() if size else b""
+    match encoding:
+        case "identity":
+            return body
+        case "gzip" | "x-gzip" | "deflate":
+            return await _decompress(_Zlib(body, encoding), hold)
+        case "zstd":
+            return await _decompress(_Zstd(body), hold)
+        case _:
+            raise InvalidInputError(
+                f"Content-Encoding {encoding[:40]!r} isn't known; gzip, deflate, zstd or none is expected"
+            )
+
+
+async def _read_chunks(exchange: Exchange, hold: Hold, most: int) -> bytes:
+    body = bytearray()
+    async for chunk in exchange:
+        hold.grow(len(chunk))
+        body += chunk
+        if len(body) > most:
+            raise too_large("more", most)
+    # This makes a second copy of the body, which exists beside the first only until the return.
+    return bytes(body)
+
+
+class _Zlib:
+    """Decompresses gzip or deflate in steps."""
+
+    def __init__(self, body: bytes, encoding: str) -> None:
+        self._rest = body
+        self._encoding = encoding
+        self._decompressor = zlib.decompressobj(ANY_HEADER)
+
+    def step(self) -> bytes:
+        """Return the next bytes, none at the end. Raises `InvalidInputError` if the body is damaged."""
+        found = b""
+        try:
+            # Some input, such as the header of gzip or the end of a block, yields no bytes. A step without bytes would
+            # mean the end of the body, so it goes on until there are some.
+            while not found and not self._decompressor.eof and self._rest:
+                found = self._decompressor.decompress(self._rest, STEP_BYTES)
+                self._rest = self._decompressor.unconsumed_tail
+            # If the last step yielded STEP_BYTES exactly, the decompressor may have read all input and still hold
+            # output.
+            if not found and not self._decompressor.eof:
+                found = self._decompressor.decompress(b"", STEP_BYTES)
+        except zlib.error as error:
+            raise self._wrong(str(error)) from error
+        if not found and (not self._decompressor.eof or self._decompressor.unused_data):
+            raise self._wrong("it ends too soon or is followed by something else")
+        return found
+
+    def _wrong(self, reason: str) -> InvalidInputError:
+        return InvalidInputError(f"the body isn't {self._encoding}, as Content-Encoding says: {reason}")
+
+
+class _Zstd:
+    """Decompresses zstd in steps."""
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            self._stream = pa.CompressedInputStream(pa.BufferReader(body), "zstd")
+        except OSError as error:
+            raise _not_zstd(error) from error
+
+    def step(self) -> bytes:
+        """Return the next bytes, none at the end. Raises `InvalidInputError` if the body is damaged."""
+        try:
+            found: bytes = self._stream.read(STEP_BYTES)
+        except OSError as error:
+            raise _not_zstd(error) from error
+        return found
+
+
+def _not_zstd(error: OSError) -> InvalidInputError:
+    return InvalidInputError(f"the body isn't zstd, as Content-Encoding says: {str(error)[:200]}")
+
+
+async def _decompress(stream: _Zlib | _Zstd, hold: Hold) -> bytes:
+    """Return the decompressed bytes of a stream; a large body is decompressed in a thread."""
+    plain = bytearray()
+    while len(plain) < STEP_BYTES:
+        found = stream.step()
+        if not found:
+            return bytes(plain)
+        _add(plain, found, hold)
+    loop = asyncio.get_running_loop()
+    while found := await loop.run_in_executor(DECODERS, stream.step):
+        _add(plain, found, hold)
+    return bytes(plain)
+
+
+def _add(plain: bytearray, found: bytes, hold: Hold) -> None:
+    hold.grow(len(found))
+    plain += found
+    if len(plain) > MAX_BODY_BYTES:
+        raise too_large("more once decompressed")
+
+
+def too_large(found: str, most: int | None = None) -> TooLargeError:
+    """Return the error for a body of a size, of which at most `most` bytes are possible (`MAX_BODY_BYTES`)."""
+    most = MAX_BODY_BYTES if most is None else most
+    remedy = "send the rows in several requests" if most == MAX_BODY_BYTES else "larger ones are sent through the API"
+    return TooLargeError(f"the body may have {most:,} bytes, this one has {found}; {remedy}")

@@ -1,0 +1,14 @@
+"""The aggregates that are functions of exact sums (`caraway.process.moments`)."""
+
+from collections.abc import Callable, Mapping
+
+from caraway.graph.aggregates import AggregateFunction
+from caraway.process.moments import Moments
+
+# The aggregates that are computed from moments. The second argument of their functions is the unit: the number of units
+# into which 1 is divided in the values, such as 100 for decimals with two digits.
+MOMENTS: Mapping[AggregateFunction, Callable[[Moments, int], float]] = {
+    AggregateFunction.AVERAGE: Moments.mean,
+    AggregateFunction.STDDEV: Moments.stddev,
+    AggregateFunction.VARIANCE: Moments.variance,
+}

@@ -1,0 +1,49 @@
+"""Remarks on rows that were accepted, or refused, and that look like a mistake of their sender: the answer warns of it.
+
+The remarks on times are constant texts, so that a client that sends many requests shows each of them once.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+from caraway.dataplane.ingest.table import Table
+from caraway.dataplane.ingest.targets import RowError, Span, Target
+from caraway.dtypes.durations import print_duration
+from caraway.dtypes.types import DATETIME, base_type
+
+# The clocks of senders differ from this machine's by less than this.
+CLOCKS_US = 60_000_000
+# The number of rows of a request whose texts are searched for a zone; a sender writes all its times in one way.
+SAMPLED_ROWS = 20
+# A date with a time of day, and without a zone behind it.
+_WITHOUT_ZONE = re.compile(r"\d+-\d+-\d+[ T]\d+:\d+(:[\d.,]+)?\s*")
+
+
+def remarks_on_times(target: Target, rows: Table, span: Span | None, now_us: int) -> Iterator[str]:
+    """Yield the remarks on the event times of a dataset's rows, which are in `span`, and on times without a zone."""
+    if span is not None:
+        longest = target.plan.longest_window_us
+        if span[1] > now_us + CLOCKS_US:
+            yield f"rows for {target.dataset} have times in the future: check the clock and the unit of the sender"
+        if longest is not None and span[0] < now_us - longest:
+            yield (
+                f"rows for {target.dataset} are older than {print_duration(longest)}, the longest window of what is "
+                "computed from it, so that no value of now counts them"
+            )
+    for column in target.plan.fields:
+        if base_type(column.dtype) == DATETIME:
+            cells = rows.column(column.name, 0, min(SAMPLED_ROWS, len(rows)))
+            if any(isinstance(cell, str) and _WITHOUT_ZONE.fullmatch(cell) for cell in cells):
+                yield f"times of {column.name} have no zone and are taken as UTC; write them as 2026-01-31T12:00:00Z"
+
+
+def with_meant(errors: Sequence[RowError], unknown: Sequence[str]) -> tuple[RowError, ...]:
+    """Return errors in which a missing field is connected with an unknown one that has nearly its name."""
+    return tuple(
+        replace(error, message=f"{error.message}; did you mean it by {near[0]!r}, which was ignored?")
+        if error.message.startswith("is missing") and (near := get_close_matches(error.field, unknown, 1))
+        else error
+        for error in errors
+    )

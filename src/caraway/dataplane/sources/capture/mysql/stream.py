@@ -1,0 +1,244 @@
+"""The stream of a binary log: events of a server that takes this program for a replica.
+
+mysql-replication speaks the protocol and reads events. This module waits for them for a limited time, and ends the
+stream when the connection is lost: the library would go on in the middle of a transaction.
+
+Three private names are used, which bounds the versions of both libraries in `pyproject.toml`: the socket and the file
+of PyMySQL's connection, which tell whether something has come, and the library's reader of a statement's variables.
+"""
+
+import secrets
+import select
+import ssl
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import (
+    BinLogEvent,
+    ExecuteLoadQueryEvent,
+    FormatDescriptionEvent,
+    GtidEvent,
+    HeartbeatLogEvent,
+    MariadbBinLogCheckPointEvent,
+    MariadbGtidEvent,
+    MariadbGtidListEvent,
+    NotImplementedEvent,
+    PreviousGtidsEvent,
+    QueryEvent,
+    RotateEvent,
+    XAPrepareEvent,
+    XidEvent,
+)
+from pymysqlreplication.exceptions import MalformedBinLogEvent
+from pymysqlreplication.row_event import (
+    DeleteRowsEvent,
+    PartialUpdateRowsEvent,
+    TableMapEvent,
+    UpdateRowsEvent,
+    WriteRowsEvent,
+)
+
+from caraway.dataplane.sources.capture.log import Coordinate
+from caraway.dataplane.sources.capture.mysql.connection import spelled
+from caraway.dataplane.sources.capture.mysql.statements import TableName
+from caraway.dataplane.sources.tables.mysql_connection import DatabaseConnection
+from caraway.errors import UnavailableError
+
+# A server that has nothing more says so after this time, and then as often.
+HEARTBEAT_S = 1.0
+# A server that says nothing for so long is gone.
+SILENCE_S = 60
+# The server waits so long for a reader that can't take more, such as while Kafka is down.
+STALLED_S = 3_600
+# The first position in a file, behind the four bytes by which it is recognised.
+START = 4
+# Positions of the protocol have 32 bits. A transaction may be longer, and then this is its end: the next one is in the
+# next file.
+MOST = 1 << 32
+# The bytes of an event's header, and the flag of events that the server makes for a reader, which aren't in the log.
+HEADER, _ARTIFICIAL = 19, 0x20
+_EVENTS = (
+    FormatDescriptionEvent,
+    RotateEvent,
+    HeartbeatLogEvent,
+    GtidEvent,
+    MariadbGtidEvent,
+    MariadbGtidListEvent,
+    MariadbBinLogCheckPointEvent,
+    PreviousGtidsEvent,
+    QueryEvent,
+    ExecuteLoadQueryEvent,
+    XidEvent,
+    XAPrepareEvent,
+    TableMapEvent,
+    WriteRowsEvent,
+    UpdateRowsEvent,
+    DeleteRowsEvent,
+    PartialUpdateRowsEvent,
+    # The types that the library doesn't know.
+    NotImplementedEvent,
+)
+# The errors of the library for an event, or a value in it, that it can't decode.
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    NotImplementedError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+    MalformedBinLogEvent,
+)
+
+
+def _skip_variables(event: Any, _: int) -> None:
+    """Leave out the variables of a statement's session behind the first one's key.
+
+    Each version of the servers has further ones, for which the library would refuse the statement.
+    """
+    event.packet.advance(event.status_vars_length - 1)
+
+
+QueryEvent._read_status_vars_value_for_key = _skip_variables  # noqa: SLF001 (the library has no setting for it)
+
+
+class Stream:
+    """Reads a log from a position on."""
+
+    def __init__(self, keywords: Mapping[str, Any], where: str, file: str, at: Coordinate, table: TableName) -> None:
+        """Prepare to read; the first `read` connects.
+
+        Args:
+            keywords: The arguments of PyMySQL.
+            where: The server, for messages.
+            file: The name of the log.
+            at: Its number, and the position in it.
+            table: The table whose rows are read.
+        """
+        self._where = where
+        self._connections: list[Connection[Any]] = []
+        self._events: Connection[Any] | None = None
+        self._reader = BinLogStreamReader(
+            {**keywords, "read_timeout": SILENCE_S, "init_command": f"SET SESSION net_write_timeout = {STALLED_S}"},
+            # Two readers with one number would end each other's streams.
+            server_id=(1 << 30) + secrets.randbelow(1 << 31),
+            blocking=True,
+            resume_stream=True,
+            log_file=file,
+            log_pos=at[1],
+            only_events=_EVENTS,
+            filter_non_implemented_events=False,
+            only_tables=None if table.folds_case else [table.table],
+            only_schemas=None if table.folds_case else [table.schema],
+            slave_heartbeat=HEARTBEAT_S,
+            enable_logging=False,
+            pymysql_wrapper=self._connect,
+        )
+        self.file = file
+        self.start: Coordinate = at
+        """The position at which the last event begins."""
+        self.end: Coordinate = at
+        """The position behind it."""
+
+    def read(self, timeout_s: float) -> BinLogEvent | None:
+        """Return the next event; None if none came.
+
+        Raises:
+            UnavailableError: The log can't be read from here.
+        """
+        try:
+            if self._events is not None and not _is_ready(self._events, timeout_s):
+                return None
+            event = self._reader.fetchone()
+        except (pymysql.Error, OSError, _CutError) as error:
+            raise UnavailableError(f"{self._where}: the binary log {self.file}: {spelled(error)}") from None
+        except UNREADABLE as error:
+            raise UnavailableError(
+                f"{self._where}: an event of the binary log {self.file} behind {self.end[1]} can't be read: {error}"
+            ) from None
+        if event is None:
+            raise UnavailableError(f"{self._where}: the server ended the stream of the binary log {self.file}")
+        self._move(event)
+        return event
+
+    def close(self) -> None:
+        """End the connections."""
+        for connection in self._connections:
+            with suppress(pymysql.Error, OSError):
+                connection.close()
+        self._connections.clear()
+
+    def _move(self, event: BinLogEvent) -> None:
+        """Move the position behind an event."""
+        packet, (number, position) = event.packet, self.end
+        self.start = self.end
+        if isinstance(event, RotateEvent):
+            self.file = event.next_binlog
+            self.start = self.end = (file_number(self.file), event.position)
+            # Numbers of tables may have another meaning there.
+            self._reader.table_map = {}
+        elif isinstance(event, HeartbeatLogEvent):
+            # Behind the last event of a file, the server may still say that it waits there.
+            if file_number(event.ident) == number:
+                self.start = self.end = (number, max(position, packet.log_pos))
+        elif packet.log_pos and not packet.flags & _ARTIFICIAL:
+            end = packet.log_pos if packet.log_pos >= position else MOST
+            self.start, self.end = (number, end - packet.event_size), (number, end)
+        if isinstance(event, FormatDescriptionEvent):
+            self._check_format(event)
+
+    def _check_format(self, event: FormatDescriptionEvent) -> None:
+        """Raise `UnavailableError` if the file has checksums and the library expects none, or the reverse."""
+        # The library takes the setting of the server for that of the file.
+        if bool(event.checksum_algorithm) != (event.packet.event_size > event.event_size + HEADER):
+            was = "CRC32" if event.checksum_algorithm else "NONE"
+            raise UnavailableError(
+                f"{self._where}: the binary log {self.file} was written with binlog_checksum = {was}, which has "
+                f"changed since; run `SET GLOBAL binlog_checksum = {was}` until the source has read it"
+            )
+
+    def _connect(self, **keywords: Any) -> "Connection[Any]":
+        is_stream = "cursorclass" not in keywords
+        if is_stream and self._events is not None:
+            # It would go on in the middle of a transaction.
+            raise _CutError("the connection was lost")
+        connection = DatabaseConnection(**keywords)
+        self._connections.append(connection)
+        if is_stream:
+            self._events = connection
+        return connection
+
+
+def file_number(file: str) -> int:
+    """Return the number of a log, which is at the end of its name."""
+    return int(file.rpartition(".")[2])
+
+
+class _CutError(Exception):
+    """The connection of a stream is lost."""
+
+
+def _is_ready(connection: Any, timeout_s: float) -> bool:
+    """Return whether something has come, or the end; wait for it if not."""
+    received, file = connection._sock, connection._rfile  # noqa: SLF001 (see the module)
+    if received is None:
+        return True
+    timeout = received.gettimeout()
+    received.settimeout(0.0)
+    try:
+        # It returns what the file holds, or else what the socket has at once.
+        with suppress(ssl.SSLWantReadError):
+            if file.peek():
+                return True
+    finally:
+        received.settimeout(timeout)
+    # `select.select` would refuse a socket whose number is above 1,023.
+    poller = select.poll()
+    poller.register(received, select.POLLIN)
+    return bool(poller.poll(1_000 * timeout_s))

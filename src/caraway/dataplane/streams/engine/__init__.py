@@ -1,0 +1,1 @@
+"""The engine: one Spark driver that runs the jobs of the registry."""

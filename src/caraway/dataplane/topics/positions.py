@@ -1,0 +1,108 @@
+"""The first and last offsets of topics."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from caraway.dataplane.topics.connection import client_config, kafka_logger
+from caraway.errors import UnavailableError
+
+ANSWER_TIMEOUT_S = 10.0
+# Errors with which brokers answer while a partition gets a leader: after its topic was created, or after a broker
+# failed. The request is repeated then.
+MOVING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+
+# Offsets by the name of the topic and the number of the partition.
+Offsets = Mapping[str, Mapping[int, int]]
+
+
+class TopicEnds:
+    """Asks the broker where topics begin and end. Not thread safe."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        """Use the broker "host:port"; the first question connects to it."""
+        self._bootstrap_servers = bootstrap_servers
+        self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+
+    def ends(self, names: Iterable[str]) -> Offsets:
+        """Return the offset that the next record of each partition will have; topics that don't exist are left out.
+
+        Raises `UnavailableError` if the broker doesn't answer.
+        """
+        return self._ask(names, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def beginnings(self, names: Iterable[str]) -> Offsets:
+        """Return the offset of the oldest record of each partition; otherwise like `ends`."""
+        return self._ask(names, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def since(self, names: Iterable[str], at: float) -> Offsets:
+        """Return the offset of the oldest record that was written at or after a time, or the end if there is none.
+
+        Args:
+            names: The topics.
+            at: The time in seconds since the epoch, by the clock of the producers.
+
+        Raises `UnavailableError` if the broker doesn't answer.
+        """
+        found = self._ask(names, OffsetSpec.for_timestamp(round(1000 * at)))
+        ends = self.ends(found)
+        return {
+            topic: {p: ends[topic][p] if offset < 0 else offset for p, offset in offsets.items()}
+            for topic, offsets in found.items()
+            if topic in ends
+        }
+
+    def _ask(self, names: Iterable[str], spec: OffsetSpec) -> Offsets:
+        wanted = set(names)
+        if not wanted:
+            return {}
+        try:
+            return while_moving()(self._ask_once, wanted, spec)
+        except KafkaException as error:
+            raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
+
+    def _ask_once(self, wanted: Collection[str], spec: OffsetSpec) -> Offsets:
+        # Each try lists the topics again and asks only for those that exist: the last try may have failed because a
+        # topic was removed meanwhile.
+        known = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
+        asked = {TopicPartition(name, p): spec for name in known.keys() & wanted for p in known[name].partitions}
+        found: dict[str, dict[int, int]] = {}
+        if asked:
+            for position, future in self._admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
+                found.setdefault(position.topic, {})[position.partition] = future.result().offset
+        return found
+
+
+def is_behind(positions: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
+    """Return whether positions on a topic are at or behind some offsets in each of their partitions."""
+    return all(positions.get(partition, 0) >= offset for partition, offset in offsets.items())
+
+
+def while_moving(timeout_s: float = ANSWER_TIMEOUT_S) -> Retrying:
+    """Return a function that repeats a request, for so many seconds, while a partition is about to get a leader."""
+    return Retrying(
+        retry=retry_if_exception(is_moving),
+        stop=stop_after_delay(timeout_s),
+        wait=wait_exponential(multiplier=0.01, max=0.5),
+        reraise=True,
+    )
+
+
+def is_moving(error: BaseException) -> bool:
+    """Return whether a partition is about to get a leader, so that the request can be repeated."""
+    return (
+        isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) and error.args[0].code() in MOVING
+    )

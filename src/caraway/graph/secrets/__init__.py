@@ -1,0 +1,1 @@
+"""References to secrets in definitions, the rules for names, and how a reference becomes a value."""

@@ -1,0 +1,109 @@
+"""`python -m caraway.offline.monitoring`: run the watches of a deployment, until SIGTERM, or as long as they have work.
+
+The process has the lowest priority, and runs once in a deployment, under a lease.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from caraway.errors import CarawayError
+from caraway.offline.monitoring.drift.watch import DRIFT
+from caraway.offline.monitoring.quality.watch import QUALITY
+from caraway.offline.monitoring.skew.watch import SKEW
+from caraway.offline.monitoring.watch import Kind, Watching
+from caraway.process.children.ending import LATER, on_request_to_end
+from caraway.process.collector import collect_rarely
+from caraway.process.logs import configure_logging
+from caraway.process.recurring import Recurring
+from caraway.process.settings.errors import ConfigurationError
+from caraway.process.settings.settings import Settings, load_settings
+from caraway.state.database import connect, require_tables
+from caraway.state.ownership.leases import HeldLease, Lease
+from caraway.state.tables import metadata
+from caraway.state.watched import LEASE, watcher
+
+LOG = structlog.get_logger(__name__)
+
+WATCHES: tuple[Kind, ...] = (SKEW, DRIFT, QUALITY)
+# A process that hasn't renewed its lease for so long has died, and another one goes on.
+LASTING = timedelta(seconds=15)
+RENEW_SECONDS = 3.0
+# A watch can always look at things later, so all that answers requests goes first.
+NICENESS = 15
+# A process without work ends after so long, since it takes some 200 MB. The server starts one when there is work.
+IDLE_SECONDS = 300.0
+LOOK_SECONDS = 5.0
+# A pass that isn't over after so long is made again by the next process, since it has recorded nothing.
+STOP_SECONDS = 5.0
+
+
+def main() -> int:
+    """Run the watches with the settings of the environment, unless another process does; return the exit code."""
+    try:
+        os.umask(0o077)
+        os.nice(NICENESS)
+        collect_rarely()
+        settings = load_settings()
+        configure_logging(settings.log_level)
+        if settings.postgres.url is None:
+            raise ConfigurationError("postgres.url: the watches need to know the database")
+        return _run(settings, settings.postgres.url)
+    except CarawayError as error:
+        sys.stderr.write(f"monitoring: {error}\n")
+        return 1
+
+
+def _run(settings: Settings, url: str) -> int:
+    database = connect(url)
+    require_tables(database, metadata.tables)
+    lease = HeldLease(
+        Lease(engine=database, name=LEASE, owner=watcher(settings.data_dir)), LASTING, renew_s=RENEW_SECONDS
+    )
+    # A process that was started anew takes the lease of its predecessor at once, since its server runs one at a time.
+    if not lease.keep(succeeds=True):
+        return LATER
+    stopping = threading.Event()
+    on_request_to_end(stopping.set)
+    renewing = Recurring("lease", lambda: _keep(lease), RENEW_SECONDS)
+    renewing.start()
+    try:
+        _watch([Watching(kind, settings, database) for kind in WATCHES if kind.enabled(settings)], stopping)
+    finally:
+        renewing.stop(RENEW_SECONDS)
+        lease.release()
+    return 0
+
+
+def _keep(lease: HeldLease) -> None:
+    if not lease.keep(succeeds=False):
+        LOG.error("the lease of the watches is lost")
+        os._exit(LATER)
+
+
+def _watch(watches: Sequence[Watching], stopping: threading.Event) -> None:
+    """Run watches until the event is set, or until none of them has had anything to do for a while."""
+
+    def end_if_idle() -> None:
+        if all(time.monotonic() > watching.worked_at + IDLE_SECONDS for watching in watches):
+            stopping.set()
+
+    # This thread waits once: a signal's handler sets the event, and must not find its lock taken.
+    looking = Recurring("idle", end_if_idle, LOOK_SECONDS)
+    for thread in (*watches, looking):
+        thread.start()
+    stopping.wait()
+    for thread in (*watches, looking):
+        thread.stop(0)
+    until = time.monotonic() + STOP_SECONDS
+    for watching in watches:
+        watching.stop(max(0.0, until - time.monotonic()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Recurring work: an action that is repeated at intervals, and sooner when it is woken."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from caraway.errors import CarawayError
+from caraway.process.thread_names import show_name
+
+LOGGER = logging.getLogger(__name__)
+
+
+class Recurring:
+    """Repeats an action in a thread of its own; an error of the action doesn't end the repetition.
+
+    Attributes:
+        failure: The error of the last call as text, "" if there was none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        act: Callable[[], object],
+        interval_s: float | Callable[[], float],
+        *,
+        retry_s: tuple[float, float] | None = None,
+        at_once: bool = False,
+        finish: Callable[[], object] = lambda: None,
+        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+    ) -> None:
+        """Prepare the repetition; the action isn't called before `start`.
+
+        Args:
+            name: The name of the thread, which also appears in the log.
+            act: The action. A CarawayError means that it can't be done now. An error that comes again is not
+                logged again.
+            interval_s: The pause after each call, in seconds; a function is called anew before each pause.
+            retry_s: The pause after a first error, which doubles with each further one, and the longest such pause;
+                None: the pause is that after a success.
+            at_once: True: the first call comes at once; otherwise after a pause.
+            finish: Called once in the thread, after `stop` has ended the repetition.
+            wait: Waits until an event is set or so many seconds are over.
+        """
+        self._name = name
+        self._act = act
+        self._interval_s = interval_s if callable(interval_s) else lambda: interval_s
+        self._retry_s = retry_s
+        self._at_once = at_once
+        self._finish = finish
+        self._wait = wait
+        self.failure = ""
+        self._failures = 0
+        self._woken = threading.Event()
+        self.stopping = threading.Event()
+        """Set by `stop`, so that an action that takes long can end early."""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, unless that was done."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Start a call of the action now; if one is running, right after it, since it may have begun with old data."""
+        self._woken.set()
+
+    def stop(self, timeout_s: float | None) -> bool:
+        """Stop, wait at most `timeout_s` (None: as long as it takes) for a running call; return whether it has ended.
+
+        The action itself may end its repetition by `stop(0)`.
+        """
+        self.stopping.set()
+        self._woken.set()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        show_name()
+        if not self._at_once:
+            self._pause()
+        while not self.stopping.is_set():
+            self._call(self._act)
+            self._pause()
+        self._call(self._finish)
+
+    def _call(self, act: Callable[[], object]) -> None:
+        """Call a function, and log an error of it unless the call before failed with the same error."""
+        failure = ""
+        try:
+            act()
+        except CarawayError as error:
+            failure = str(error)
+            if failure != self.failure:
+                LOGGER.warning("%s waits: %s", self._name, error)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            if failure != self.failure:
+                LOGGER.exception("%s failed, and is tried again", self._name)
+        else:
+            if self.failure:
+                LOGGER.info("%s works again", self._name)
+        self._failures = self._failures + 1 if failure else 0
+        self.failure = failure
+
+    def _pause(self) -> None:
+        seconds = self._interval_s()
+        if self._failures and self._retry_s is not None:
+            first, longest = self._retry_s
+            seconds = min(first * 2.0 ** min(self._failures - 1, 10), longest)
+        self._wait(self._woken, seconds)
+        self._woken.clear()
+
+
+class Planned(Protocol):
+    """Recurring work that a plan asks for, such as that of one source."""
+
+    @property
+    def plan(self) -> object:
+        """The plan."""
+
+    @property
+    def work(self) -> Recurring:
+        """The work."""
+
+
+P = TypeVar("P")
+W = TypeVar("W", bound=Planned)
+
+
+def follow(running: dict[str, W], wanted: Mapping[str, P], run: Callable[[str, P], W], stop_s: float) -> None:
+    """Stop and start works, so that those of the wanted plans run.
+
+    Args:
+        running: The works that run, by name; it is changed.
+        wanted: The plans by the names of their works. The work of another plan of the same name is replaced.
+        run: Starts the work of a plan.
+        stop_s: The seconds for which the end of a work is awaited. One that hasn't ended by then stays in `running`, so
+            that no second work of its name starts; the next call waits for it again.
+    """
+    gone = [name for name, work in running.items() if wanted.get(name) != work.plan]
+    for name in gone:
+        running[name].work.stopping.set()
+    for name in gone:
+        if running[name].work.stop(stop_s):
+            del running[name]
+    for name in wanted.keys() - running.keys():
+        running[name] = run(name, wanted[name])

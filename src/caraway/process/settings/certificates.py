@@ -1,0 +1,98 @@
+"""The certificate by which the HTTP server shows who it is: whether it can be used, for which names, and how long."""
+
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from cryptography import x509
+
+from caraway.process.settings.errors import ConfigurationError
+from caraway.process.settings.settings import ServerSettings
+
+# A certificate is warned of so long before it ends: enough time to get another one.
+SOON = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate that can be used with its key.
+
+    Attributes:
+        ends: The time after which clients refuse it.
+    """
+
+    ends: datetime
+
+
+def certificate_of(server: ServerSettings) -> Certificate | None:
+    """Return the certificate of the settings; None if the server speaks no TLS.
+
+    Raises `ConfigurationError` if the certificate or its key can't be read, don't belong together, or it has ended.
+    """
+    file, key = server.certificate_file, server.key_file
+    if file is None or key is None:
+        return None
+    about = f"server.certificate_file and server.key_file: {file} with {key}"
+    try:
+        # A key with a passphrase isn't asked for on the terminal, but refused.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(file, key, password="")
+        found = x509.load_pem_x509_certificate(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{about} can't be used ({error}). Name a certificate in PEM, with those of the authorities between it and "
+            "the root after it, and its key in PEM without a passphrase, which the server's user may read"
+        ) from error
+    if found.not_valid_after_utc < datetime.now(UTC):
+        raise ConfigurationError(f"{about}: the certificate ended at {found.not_valid_after_utc}; get another one")
+    return Certificate(found.not_valid_after_utc)
+
+
+def client_url(server: ServerSettings) -> str | None:
+    """Return the URL for clients on this machine, by a name for which the server's certificate is, if it has one.
+
+    Raises `OSError` or `ValueError` if the certificate can't be read, which `certificate_of` tells of before.
+    """
+    if server.certificate_file is None or server.url is None:
+        return server.url
+    host = server.url.removeprefix("https://").rpartition(":")[0].strip("[]")
+    names = _names(x509.load_pem_x509_certificate(server.certificate_file.read_bytes()))
+    if host in names or not (named := [name for name in names if not name.startswith("*")]):
+        return server.url
+    return f"https://{f'[{named[0]}]' if ':' in named[0] else named[0]}:{server.port}"
+
+
+def warning_of(server: ServerSettings) -> str:
+    """Return what an operator should know about the way to the server: tokens in clear, or a certificate that ends."""
+    try:
+        certificate = certificate_of(server)
+    except ConfigurationError as error:
+        return str(error)
+    if certificate is not None and certificate.ends - datetime.now(UTC) < SOON:
+        return (
+            f"The server's certificate ends at {certificate.ends}: put another one into server.certificate_file and "
+            "server.key_file, and restart the server."
+        )
+    if certificate is None and not is_loopback(server.host) and not server.trusted_proxies:
+        return (
+            f"Tokens and rows travel in clear, since the server listens on {server.host} without TLS: set "
+            "server.certificate_file and server.key_file, or name the proxy that ends TLS in server.trusted_proxies."
+        )
+    return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address or a name."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _names(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return (*names.get_values_for_type(x509.DNSName), *map(str, addresses))

@@ -1,1 +1,0 @@
-"""The HTTP server: ingest, query and control, in one process or several (`python -m caraway.server`)."""

@@ -1,1 +1,0 @@
-"""Archives of the loaded classes of Kafka and Spark, with which their JVMs start faster (`caraway.class_archives`)."""

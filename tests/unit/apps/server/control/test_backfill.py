@@ -1,0 +1,51 @@
+"""The history that new jobs have to read, as a commit reports it."""
+
+from dataclasses import replace
+
+import pytest
+
+from caraway.apps.server.control.backfill import PLAIN_RATE, PYTHON_RATE, backfills
+from caraway.graph.plan.model import GraphPlan, JobMode
+from caraway.graph.plan.planner import plan_graph
+from caraway.graph.specs import Graph
+from caraway.process.estimates import duration
+from tests.unit.apps.server.control.graphs import clicks, spend
+
+PLAN = plan_graph(Graph(datasets=(clicks(), spend())))
+(JOB,) = PLAN.jobs
+(CLICKS,) = JOB.inputs
+
+
+def test_a_new_job_reads_the_records_of_its_topics() -> None:
+    (found,) = backfills(PLAN, {JOB.job_id}, {CLICKS.name: 5 * PLAIN_RATE, "another": 7})
+    assert (found.name, found.records, found.seconds) == (JOB.job_id, 5 * PLAIN_RATE, 5.0)
+    assert backfills(PLAN, set(), {CLICKS.name: 5}) == ()
+    (found,) = backfills(PLAN, {JOB.job_id}, {})
+    assert found.records == 0
+
+
+def test_a_job_behind_a_new_one_waits_for_it() -> None:
+    other = replace(CLICKS, name="other")
+    second = replace(JOB, job_id="second", inputs=(JOB.output,), output=other, mode=JobMode.MICRO_BATCH)
+    plan = GraphPlan(topics=PLAN.topics, jobs=(second, JOB), indexes=(), ingests=())
+    records = {CLICKS.name: 2 * PLAIN_RATE, JOB.output.name: 10}
+    found = {each.name: each for each in backfills(plan, {JOB.job_id, "second"}, records)}
+    assert found["second"].records == found[JOB.job_id].records == 2 * PLAIN_RATE
+    assert found["second"].seconds == 2.0 + 2 * PLAIN_RATE / PYTHON_RATE
+    # With only the second job new, the records of its own input topic count.
+    (found_second,) = backfills(plan, {"second"}, records)
+    assert found_second.records == 10
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.01, "about 1 s"),
+        (119.0, "about 119 s"),
+        (120.0, "about 2 min"),
+        (7000.0, "about 117 min"),
+        (9e4, "about 25 h"),
+    ],
+)
+def test_durations_are_one_number(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,181 @@
+"""Attacks on the list of networks: addresses in all their spellings, names that change, brokers that lead elsewhere."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_network
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from caraway.dataplane.addresses.networks import Networks, Service
+from caraway.dataplane.addresses.reach import Hold, current, opened, pinned
+from caraway.errors import UnavailableError
+from tests.timeouts import scaled
+
+EVERYWHERE = tuple(map(ip_network, ("0.0.0.0/0", "::/0")))
+
+
+def networks(*, loopback: bool = False, services: tuple[Service, ...] = (), listed: Any = EVERYWHERE) -> Networks:
+    return Networks(listed, loopback, lambda: services)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "64:ff9b::a9fe:a9fe",
+        "fe80::1%eth0",
+        "fd00:ec2::254",
+        "168.63.129.16",
+        "100.100.100.200",
+    ],
+)
+@pytest.mark.parametrize("listed", [EVERYWHERE, (ip_network("169.254.0.0/16"), ip_network("fe80::/10"))])
+def test_metadata_services_are_refused_in_every_spelling_and_whatever_is_listed(address: str, listed: Any) -> None:
+    said = networks(loopback=True, listed=listed).refusal(address, 80)
+    assert "machine's identity" in said
+    assert not networks(listed=listed).refusal(address, 80, metadata=True)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::"])
+def test_this_machine_is_refused_with_the_name_of_the_setting_unless_it_is_listed(address: str) -> None:
+    assert "connectors.loopback=true" in networks().refusal(address, 5432)
+    assert not networks(loopback=True).refusal(address, 5432)
+
+
+def test_an_address_outside_the_list_and_a_name_in_the_place_of_an_address_are_refused() -> None:
+    own = networks(listed=[ip_network("10.0.0.0/8")])
+    assert not own.refusal("10.1.2.3", 9092)
+    assert "connectors.networks" in own.refusal("192.168.0.1", 9092)
+    assert "no IP address" in own.refusal("localhost", 9092)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1"])
+def test_a_service_of_the_platform_is_refused_at_every_address_of_this_machine(address: str) -> None:
+    kafka = Service("Kafka", "localhost", 9092)
+    said = networks(loopback=True, services=(kafka,)).refusal(address, 9092)
+    assert "the platform's own Kafka" in said
+    assert "connectors.own_services" in said
+    assert not networks(loopback=True, services=(kafka,)).refusal(address, 9093)
+    shared = Service("Kafka", "localhost", 9092, shared=True)
+    assert not networks(services=(shared,)).refusal(address, 9092)
+
+
+@contextmanager
+def listener() -> Iterator[tuple[int, list[str]]]:
+    """Yield the port of a listener of this machine, and who has connected to it."""
+    seen: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
+        over = threading.Event()
+
+        def accept() -> None:
+            while not over.is_set():
+                try:
+                    connection, peer = server.accept()
+                except TimeoutError:
+                    continue
+                seen.append(str(peer))
+                connection.close()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield server.getsockname()[1], seen
+        finally:
+            over.set()
+            thread.join()
+
+
+def test_a_python_library_connects_to_no_refused_address_in_threads_of_its_own_either() -> None:
+    hold = Hold(networks())
+    errors: list[str] = []
+
+    def ask(port: int) -> None:
+        try:
+            httpx.get(f"http://localhost:{port}/", trust_env=False)
+        except httpx.HTTPError as error:
+            errors.append(str(error))
+
+    with listener() as (port, seen):
+        with hold.held():
+            ask(port)
+            thread = threading.Thread(target=ask, args=(port,))
+            thread.start()
+            thread.join()
+        assert [error for error in errors if "connectors.loopback" in error] == errors
+        assert len(errors) == 2
+        assert current() is None
+        assert not seen
+        ask(port)
+        assert seen, "the attack would have worked"
+
+
+def test_an_error_tells_the_refusal_whatever_the_library_says() -> None:
+    hold = Hold(networks())
+
+    def fail() -> None:
+        with hold.held():
+            try:
+                socket.create_connection(("127.0.0.1", 1))
+            except OSError:
+                raise UnavailableError("the database is away") from None
+
+    with pytest.raises(UnavailableError, match=r"connectors\.loopback=true .*\(the database is away\)"):
+        fail()
+
+
+def test_a_name_that_changes_between_the_check_and_the_connection_of_libpq_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = iter([["10.0.0.7", "127.0.0.1"], ["127.0.0.1"]])
+
+    def rebinding(host: str, port: int, **_: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in next(answers)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+    with Hold(networks()).held():
+        assert pinned("db.example.com", 5432) == {"host": "db.example.com", "hostaddr": "10.0.0.7", "port": 5432}
+        with pytest.raises(UnavailableError, match=r"connectors\.loopback"):
+            pinned("db.example.com", 5432)
+
+
+def test_a_broker_that_names_a_refused_address_as_another_broker_leads_nowhere() -> None:
+    """Librdkafka's own brokers of tests name each other, as an attacker's broker names the platform's."""
+    host = Producer({"test.mock.num.brokers": 2})
+    brokers = {broker.id: broker for broker in host.list_topics("loot", timeout=scaled(30)).brokers.values()}
+    first, second = brokers[1], brokers[2]
+    for number in range(40):
+        host.produce("loot", str(number).encode(), partition=number % 4)
+    assert host.flush(scaled(30)) == 0
+    leaders = {
+        number: found.leader for number, found in host.list_topics("loot", timeout=10).topics["loot"].partitions.items()
+    }
+    assert set(leaders.values()) == {1, 2}
+    config = {"bootstrap.servers": f"{first.host}:{first.port}", "group.id": "thief", "auto.offset.reset": "earliest"}
+
+    def stolen(hold: Hold) -> set[int]:
+        with hold.held():
+            consumer = opened(lambda: Consumer(config), config["bootstrap.servers"])
+        found: set[int] = set()
+        try:
+            consumer.subscribe(["loot"])
+            for _ in range(60):
+                message = consumer.poll(0.1)
+                if message is not None and message.error() is None:
+                    found.add(leaders[message.partition()])
+                if found == {1, 2}:
+                    break
+        finally:
+            consumer.close()
+        return found
+
+    assert stolen(Hold(networks(loopback=True))) == {1, 2}, "the attack would have worked"
+    own = Service("Kafka", "127.0.0.1", second.port)
+    closed = Hold(networks(loopback=True, services=(own,)))
+    assert 2 not in stolen(closed)

@@ -1,0 +1,128 @@
+"""The contract of sources that are tables of files, whatever their format."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caraway.dataplane.ingest.marks import expanded
+from caraway.dataplane.sources.reader import SourceBatch
+from caraway.dtypes.types import INT
+from caraway.errors import UnavailableError
+from caraway.expr import col
+from caraway.graph.sources import Cdc, Computed
+from caraway.graph.specs import FieldSpec
+from tests.unit.dataplane.ingest.test_iceberg_sources import Lake as IcebergLake
+from tests.unit.dataplane.sources.hudi_source import RecordedSource
+from tests.unit.dataplane.sources.lake import EVENTS, EVERY_US, Lake, rows_of
+from tests.unit.dataplane.sources.test_delta_sources import Lake as DeltaLake
+
+FORMATS: dict[str, Callable[..., Lake]] = {
+    "delta": DeltaLake,
+    "iceberg": IcebergLake,
+    "hudi6": lambda folder, **more: RecordedSource(folder, "cow6", **more),
+    "hudi8": lambda folder, **more: RecordedSource(folder, "cow8", **more),
+}
+
+
+@pytest.fixture(params=FORMATS)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    return FORMATS[request.param](tmp_path)
+
+
+def keys_of(batches: Iterable[SourceBatch]) -> list[int]:
+    """Return the keys of rows that are added, as envelopes or as they are."""
+    return [(each.get("after") or each)["k"] for each in rows_of(batches)]
+
+
+def test_a_table_without_rows_is_read_from_its_first_change_on(lake: Lake) -> None:
+    lake.create_empty()
+    assert rows_of(lake.drain()) == []
+    lake.grow()
+    lake.grow()
+    found = [*lake.drain(), *lake.drain()]
+    assert set(keys_of(found)) == set(range(7))
+
+
+def test_a_reader_that_ends_at_any_row_goes_on_behind_it_in_the_snapshot_that_it_began(lake: Lake) -> None:
+    lake.create_empty()
+    lake.grow()
+    lake.seek()
+    begin = lake.position
+    lake.grow()
+    batches = [*lake.drain(), *lake.drain()]
+    whole = [(batch.mark(at), each) for batch in batches for at, each in enumerate(rows_of([batch]))]
+    assert len({mark for mark, _ in whole}) == len(whole)
+    keys = keys_of(batches)
+    assert (sorted(keys[:6]), 6 in keys[6:]) == (list(range(6)), True)
+    for most in (1, 2, 3):
+        lake.position = begin
+        found: list[tuple[str, Any]] = []
+        while len(found) < len(whole):
+            opened = lake.seek()
+            batch = opened.poll(rows=most, size=1 << 22, timeout_s=EVERY_US)
+            opened.close()
+            if batch is None:
+                continue
+            marks = [batch.mark(at) for at in range(len(batch.rows))]
+            assert not any(map(opened.is_ahead, marks))
+            if marks:
+                assert batch.run is not None
+                assert list(expanded(batch.run(0, len(marks)))) == marks
+            found += zip(marks, rows_of([batch]), strict=True)
+            lake.position = batch.position
+        assert found == whole
+
+
+def test_a_peek_shows_rows_and_needs_no_position(lake: Lake) -> None:
+    lake.create_empty()
+    lake.grow()
+    found = lake.open().peek(4)
+    assert len(set(keys_of([found]))) == 4
+    if lake.cdc is Cdc.NATIVE:
+        assert [(each["op"], each["before"]) for each in rows_of([found])] == [("r", None)] * 4
+
+
+def test_progress_is_in_bytes_and_idle_rounds_are_told(lake: Lake) -> None:
+    lake.create_empty()
+    lake.grow()
+    opened = lake.seek()
+    assert opened.progress() is None
+    seen = []
+    for _ in range(5):
+        assert opened.poll(rows=1, size=1 << 20, timeout_s=0) is not None
+        progress = opened.progress()
+        assert progress is not None
+        seen.append(progress.done)
+        assert progress.total == lake.bytes()
+    assert seen == sorted(seen)
+    assert 0 < seen[-1] <= lake.bytes()
+    assert opened.lag() is None
+    while opened.idle_at() is None:
+        opened.poll(rows=10, size=1 << 20, timeout_s=EVERY_US)
+    assert opened.lag() == 0
+
+
+def test_a_table_that_is_not_there_is_refused(lake: Lake) -> None:
+    table = f"Files files, folder .*, {lake.format.capitalize()} table {lake.prefix.rstrip('/')} isn't there"
+    with pytest.raises(UnavailableError, match=table):
+        lake.open().peek(1)
+
+
+@pytest.mark.parametrize("name", ["iceberg", "hudi8"])
+def test_a_column_that_is_missing_is_an_error(tmp_path: Path, name: str) -> None:
+    dataset = replace(EVENTS, fields=(*EVENTS.fields, FieldSpec(name="weight", dtype=INT)))
+    lake = FORMATS[name](tmp_path, cdc=Cdc.APPEND, dataset=dataset)
+    lake.create_empty()
+    lake.grow()
+    with pytest.raises(UnavailableError, match="no column weight, which field weight needs; columns: at, k, n, ot"):
+        lake.open().peek(1)
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_a_computed_key_by_which_changes_are_known_is_refused(tmp_path: Path, name: str) -> None:
+    computed = (("k", Computed(by=(col("id") + 1).node, schema=(("id", INT),))),)
+    with pytest.raises(UnavailableError, match=r"eval makes the key k, by which the changes of an? .* table"):
+        FORMATS[name](tmp_path, source={"preproc": computed}).open()

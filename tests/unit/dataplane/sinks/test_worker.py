@@ -1,0 +1,440 @@
+"""The worker of a sink: whatever revisions, crashes and outages happen, its changes give the table."""
+
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caraway.dataplane.sinks.changes import Change, Row
+from caraway.dataplane.sinks.replays import GONE, OUTDATED, Again, encoded
+from caraway.dataplane.sinks.replays import decoded as decoded_change
+from caraway.dataplane.sinks.writer import RetryLaterError
+from caraway.dataplane.topics.codec import DELETE, PUT, RETRACT
+from caraway.dataplane.topics.erased_keys import ErasedKeys, encode_erasure, erasure_of
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.markers import MARKER_KEY
+from caraway.dtypes.types import DATETIME
+from caraway.dtypes.values import to_json
+from caraway.errors import UnavailableError
+from caraway.graph.plan.model import SinkPlan
+from caraway.state.sink_replays import SENT
+from tests.unit.dataplane.sinks.world import SINK, Sent, World, message, place, plan_of
+from tests.unit.leased import KilledError
+
+KEYS = ("a", "b", "c")
+PARTITIONS = {"a": 0, "b": 1, "c": 0}
+
+Table = Mapping[str, tuple[int, float, int | None]]
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, revised: bool) -> list[Sent]:
+    """Return records of a topic: late ones, repeated ones and, if `revised`, revisions and retractions."""
+    sent: list[Sent] = []
+    for number in range(draw(st.integers(1, 25))):
+        again = draw(st.integers(0, 3))
+        if sent and again == 0:
+            sent.append(draw(st.sampled_from(sent)))
+            continue
+        if sent and again == 1 and revised:
+            first = draw(st.sampled_from(sent))
+            rev = bytes([draw(st.integers(0, 3))]).strip(b"\0")
+            key, record_id, time = first.key, first.id, draw(st.sampled_from([first.time, draw(st.integers(1, 5))]))
+        else:
+            key, record_id, rev = draw(st.sampled_from(KEYS)), position_id(number, 0), b""
+            time = draw(st.integers(1, 5))
+        op = draw(st.sampled_from([PUT, PUT, PUT, DELETE, RETRACT] if revised else [PUT, PUT, PUT, DELETE]))
+        # A revision is the same whenever it is sent, so equal ones have equal content. Only a put and a retraction may
+        # have one revision.
+        same = [other for other in sent if (other.id, other.rev) == (record_id, rev)]
+        if known := [other for other in same if (other.op == RETRACT) == (op == RETRACT)]:
+            sent.append(known[0])
+            continue
+        row = (key, float(draw(st.integers(0, 2))), draw(st.none() | st.integers(0, 1)))
+        sent.append(Sent(key, record_id, rev, op, time, None if op == RETRACT and draw(st.booleans()) else row))
+    return sent
+
+
+def table_of(sent: Iterable[Sent]) -> Table:
+    """Return the table by docs/records.md, without the code under test: all versions, then the newest of each key."""
+    versions: dict[tuple[str, bytes], Sent] = {}
+    for record in sent:
+        known = versions.get((record.key, record.id))
+        if known is None or (record.rev, record.op != RETRACT) > (known.rev, known.op != RETRACT):
+            versions[record.key, record.id] = record
+    newest: dict[str, Sent] = {}
+    for record in sorted(versions.values(), key=lambda each: (each.time, each.id)):
+        if record.op != RETRACT:
+            newest[record.key] = record
+    return {
+        key: (record.time, record.row[1], record.row[2])
+        for key, record in newest.items()
+        if record.op == PUT and record.row is not None
+    }
+
+
+def put(key: str, number: int, value: float = 1.0, *, time: int = 1, op: int = PUT, rev: bytes = b"") -> Sent:
+    return Sent(key, position_id(number, 0), rev, op, time, (key, value, None))
+
+
+def decoded(envelopes: Iterable[Mapping[str, Any]]) -> Table:
+    """Return the table that a consumer of the envelopes has; it checks each against the row before it."""
+    rows: dict[str, dict[str, Any]] = {}
+    for envelope in envelopes:
+        payload = envelope["payload"]
+        before, after = payload["before"], payload["after"]
+        key = (after or before)["k"]
+        assert rows.get(key) == before, envelope
+        assert payload["op"] == ("d" if after is None else "c" if before is None else "u")
+        assert before != after
+        if after is None:
+            del rows[key]
+        else:
+            rows[key] = after
+    instants = {to_json(DATETIME)(time): time for time in range(10)}
+    return {key: (instants[row["at"]], row["v"], row["n"]) for key, row in rows.items()}
+
+
+def placed(plan: SinkPlan, sent: Sequence[Sent]) -> dict[int, list[Any]]:
+    topic: dict[int, list[Any]] = {0: [], 1: []}
+    for record in sent:
+        messages = topic[PARTITIONS[record.key]]
+        messages.append(message(plan, record, PARTITIONS[record.key], len(messages)))
+    return topic
+
+
+@pytest.mark.spec("connectors:4.2:1", "connectors:4.2:2")
+@pytest.mark.parametrize("revised", [False, True])
+@pytest.mark.parametrize(("transactional", "remembers"), [(False, False), (True, False), (True, True)])
+@given(data=st.data())
+def test_changes_give_the_table_whatever_happens(
+    revised: bool, transactional: bool, remembers: bool, data: st.DataObject
+) -> None:
+    sent = data.draw(histories(revised=revised))
+    plan = plan_of(revised=revised)
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(plan, Path(folder), placed(plan, sent), transactional, remembers)
+        sizes = Random(data.draw(st.integers(0, 1000)))
+        world.sizes = lambda: sizes.randint(0, 4)
+        worker = world.worker()
+        for fuse in data.draw(st.lists(st.integers(0, 12), max_size=6)):
+            world.there = {p: data.draw(st.integers(0, len(m))) for p, m in world.topic.items()}
+            world.there = {p: max(end, worker.offsets.get(p, 0)) for p, end in world.there.items()}
+            world.fuse, world.busy = fuse, data.draw(st.integers(0, 2))
+            try:
+                for _ in range(data.draw(st.integers(1, 8))):
+                    try:
+                        world.step_of(worker)
+                    except UnavailableError:
+                        continue
+            except KilledError:
+                world.end_process()
+                if data.draw(st.booleans()):
+                    # The disk is another server's, which may have an old state or none.
+                    world.other_disk(data.draw(st.booleans()))
+                worker = world.worker()
+        world.there, world.fuse, world.busy = {}, 10**9, 0
+        world.write_all(worker)
+        assert decoded(world.once()) == table_of(sent)
+        repeated = Counter(place(envelope) for envelope in world.received)
+        if transactional:
+            assert not repeated or max(repeated.values()) == 1
+        # A later server without any state sends nothing more.
+        count = len(world.received)
+        worker.stop()
+        world.other_disk(False)
+        world.write_all(world.worker())
+        assert len(world.received) == count
+
+
+def world_of(folder: Path, sent: Sequence[Sent], *, transactional: bool = False, **options: Any) -> World:
+    plan = plan_of(**options)
+    return World(plan, folder, placed(plan, sent), transactional)
+
+
+def ops(envelopes: Iterable[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
+    return [(envelope["payload"]["op"], *place(envelope)) for envelope in envelopes]
+
+
+def test_merged_changes_that_were_sent_before_a_crash_are_sent_again_as_they_were(tmp_path: Path) -> None:
+    """Otherwise a consumer, which has seen the position of the insert, would apply the delete alone."""
+    sent = [put("a", 0), put("a", 1, op=DELETE, time=2), put("a", 2, 7.0, time=3)]
+    world = world_of(tmp_path, sent, revised=False)
+    world.there = {0: 1}
+    worker = world.worker()
+    world.write_all(worker)
+    world.there = {}
+    # The position of the end of the batch is saved, then the change is sent, then the process ends.
+    world.fuse = 2
+    with pytest.raises(KilledError):
+        world.step_of(worker)
+    world.end_process()
+    world.fuse = 10**9
+    world.sizes = lambda: 1
+    world.write_all(world.worker())
+    assert ops(world.received) == [("c", 0, 0), ("u", 0, 2), ("u", 0, 2)]
+    assert decoded(world.once()) == table_of(sent)
+
+
+def test_a_state_that_is_ahead_of_the_position_is_made_anew(tmp_path: Path) -> None:
+    sent = [put("a", 0, 1.0), put("a", 1, 2.0, time=2)]
+    world = world_of(tmp_path, sent, transactional=True)
+    worker = world.worker()
+    world.write_all(worker)
+    worker.stop()
+    # The system outside was restored from a backup, and so was Postgres.
+    world.acknowledged, world.saved = {0: 1}, None
+    del world.received[1:]
+    world.write_all(world.worker())
+    assert decoded(world.received) == table_of(sent)
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_system_that_remembers_gets_again_what_it_lost(tmp_path: Path, left: int) -> None:
+    """It was restored from a backup, or has lost all, while the position in Postgres is the newest one."""
+    sent = [put("a", 0, 1.0), put("b", 1, 3.0), put("a", 2, 2.0, time=2), put("a", 3, op=DELETE, time=3)]
+    world = world_of(tmp_path, sent, transactional=True)
+    world.remembers = True
+    worker = world.worker()
+    world.write_all(worker)
+    worker.stop()
+    world.acknowledged = {0: left, 1: 0}
+    world.received = [each for each in world.received if place(each) < (0, left)]
+    world.write_all(world.worker())
+    assert decoded(world.received) == table_of(sent)
+
+
+def test_a_system_that_remembers_gets_positions_without_changes(tmp_path: Path) -> None:
+    """Otherwise the state would be ahead of the position, and each restart would read the topic anew."""
+    world = world_of(tmp_path, [put("a", 0), put("a", 0)], transactional=True)
+    world.remembers, world.sizes = True, lambda: 1
+    world.write_all(world.worker())
+    assert (len(world.received), world.acknowledged) == (1, {0: 2, 1: 0})
+
+
+def test_a_restarted_server_reads_what_is_new_only(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [put("a", number, time=number) for number in range(1, 5)])
+    world.there = {0: 3}
+    worker = world.worker()
+    world.write_all(worker)
+    world.end_process()
+    assert world.opened().positions() == {0: 3}
+    assert worker.offsets == {0: 3, 1: 0}
+
+
+def test_a_record_without_a_row_or_outside_of_the_bounds_makes_no_change(tmp_path: Path) -> None:
+    sink = replace(SINK, since_us=2, until_us=4)
+    world = world_of(tmp_path, [put("a", number, float(number), time=number) for number in range(1, 6)], sink=sink)
+    world.topic[1] = [(MARKER_KEY, b"token", 1, 0), (None, b"no record", 1, 1)]
+    world.write_all(world.worker())
+    assert ops(world.received) == [("c", 0, 1), ("u", 0, 2)]
+
+
+def test_rows_without_keys_are_inserted_once_and_revised(tmp_path: Path) -> None:
+    sent = [put("a", 0), put("a", 1), put("a", 0), put("a", 1, 5.0, rev=b"1"), put("a", 0, op=RETRACT, rev=b"1")]
+    world = world_of(tmp_path, sent, keyed=False)
+    world.write_all(world.worker())
+    assert ops(world.received) == [("c", 0, 0), ("c", 0, 1), ("u", 0, 3), ("d", 0, 4)]
+    plain = world_of(tmp_path / "plain", sent[:3], keyed=False, revised=False)
+    plain.write_all(plain.worker())
+    assert ops(plain.received) == [("c", 0, 0), ("c", 0, 1)]
+
+
+def test_an_outage_sends_nothing_twice_and_refused_changes_become_dead_letters(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [put(key, number) for number, key in enumerate("acac")])
+    world.busy, world.refused = 3, frozenset("c")
+    worker = world.worker()
+    for _ in range(3):
+        with pytest.raises(RetryLaterError):
+            world.step_of(worker)
+    world.write_all(worker)
+    assert (ops(world.received), worker.refused, worker.refusal) == ([("c", 0, 0)], 1, "no")
+    assert [letter["after"]["k"] for letter in world.letters] == ["c"]
+    assert world.closed == 0
+
+
+def test_another_server_that_has_the_lease_is_left_alone(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [put("a", 0)])
+    worker = world.worker()
+    world.taken_over = True
+    assert not worker.step()
+    assert (worker.owned, world.received) == (False, [])
+    world.taken_over = False
+    world.write_all(worker)
+    world.owner_token += 1
+    world.topic[0].append(message(world.plan, put("a", 9, 3.0, time=9), 0, 1))
+    world.now += 10
+    assert not worker.step()
+    assert len(world.received) == 1
+
+
+def test_a_sink_with_an_interval_writes_a_round_then_waits(tmp_path: Path) -> None:
+    sink = replace(SINK, every_us=3_600_000_000)
+    world = world_of(tmp_path, [put("a", number, float(number), time=number) for number in range(1, 8)], sink=sink)
+    world.there, world.sizes = {0: 3, 1: 0}, lambda: 2
+    worker = world.worker()
+    world.write_all(worker)
+    first, world.there = world.now, {}
+    world.write_all(worker)
+    assert world.now - first >= 3_600
+    assert len(world.received) == 7
+
+
+def test_rows_of_erased_keys_are_neither_sent_nor_kept(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [put("a", 0), put("c", 1)])
+    plan, topic = world.plan, world.plan.topic.name
+    erased = ErasedKeys(lambda: {"key": b"secret"})
+    worker = world.worker(erased)
+    world.write_all(worker)
+    erasure = erasure_of(topic, plan.topic.schema.keys, ["a"], "key", b"secret")
+    world.topic[0].append((*encode_erasure(erasure), 0, 2))
+    world.topic[0].append(message(plan, put("a", 3, 4.0, time=4), 0, 3))
+    world.write_all(worker)
+    assert len(world.received) == 2
+    worker.stop()
+    database = sqlite3.connect(tmp_path / "state.sqlite")
+    assert [key for (key,) in database.execute("SELECT key FROM entries")] == [b"\x91\xa1c"]
+    database.close()
+
+
+@pytest.mark.parametrize("value", [1.0, 2.0])
+def test_a_deletion_that_was_sent_alone_before_a_crash_is_not_merged_afterwards(tmp_path: Path, value: float) -> None:
+    """Otherwise a row that comes back as it was would be missing, since its insert would be left out."""
+    sent = [put("a", 0), put("a", 1, op=DELETE, time=2), put("a", 2, value, time=3)]
+    world = world_of(tmp_path, sent, revised=False)
+    world.there = {0: 1}
+    worker = world.worker()
+    world.write_all(worker)
+    world.there, world.fuse = {0: 2}, 2
+    with pytest.raises(KilledError):
+        world.step_of(worker)
+    world.end_process()
+    world.there, world.fuse = {}, 10**9
+    world.write_all(world.worker())
+    assert ops(world.received) == [("c", 0, 0), ("d", 0, 1), ("d", 0, 1), ("c", 0, 2)]
+    assert decoded(world.once()) == table_of(sent)
+
+
+def upserted(envelopes: Iterable[Mapping[str, Any]]) -> Table:
+    """Return the table of a consumer that puts and deletes rows by key as envelopes come."""
+    rows: dict[str, dict[str, Any]] = {}
+    for envelope in envelopes:
+        before, after = envelope["payload"]["before"], envelope["payload"]["after"]
+        rows.pop((after or before)["k"], None)
+        if after is not None:
+            rows[after["k"]] = after
+    instants = {to_json(DATETIME)(time): time for time in range(10)}
+    return {key: (instants[row["at"]], row["v"], row["n"]) for key, row in rows.items()}
+
+
+def ask_for_all(world: World, letters: dict[tuple[int, int], int]) -> set[tuple[int, int]]:
+    """Ask for all changes that were refused, unless they wait or were sent, and return those asked for in doubt.
+
+    A change may have several dead letters. If a server ended before it noted what became of a change, only a newer dead
+    letter of it can be asked for; `letters` has the number of the last one.
+    """
+    asked = {(each.change.partition, each.change.offset): each for each in world.asked if each.change is not None}
+    doubtful: set[tuple[int, int]] = set()
+    for letter, change in enumerate(world.refusals):
+        where = (change.partition, change.offset)
+        known = asked.get(where)
+        if known is not None:
+            outcome = world.outcomes.get(known.number)
+            if outcome == SENT or (outcome is None and known.number > world.settled):
+                continue
+            if outcome is None:
+                if letter <= letters[where]:
+                    continue
+                doubtful.add(where)
+        asked[where] = again = Again(len(world.asked) + 1, change)
+        letters[where] = letter
+        world.asked.append(again)
+    return doubtful
+
+
+@settings(max_examples=40)
+@pytest.mark.parametrize("revised", [False, True])
+@pytest.mark.parametrize(("transactional", "remembers"), [(False, False), (True, False), (True, True)])
+@given(data=st.data())
+def test_refused_changes_that_are_sent_again_give_the_table(
+    revised: bool, transactional: bool, remembers: bool, data: st.DataObject
+) -> None:
+    sent = data.draw(histories(revised=revised))
+    plan = plan_of(revised=revised)
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(plan, Path(folder), placed(plan, sent), transactional, remembers)
+        worker, letters, doubtful = world.worker(), dict[tuple[int, int], int](), set[tuple[int, int]]()
+        for fuse in data.draw(st.lists(st.integers(0, 12), max_size=6)):
+            world.there = {p: data.draw(st.integers(0, len(m))) for p, m in world.topic.items()}
+            # The messages of an interrupted batch were there before.
+            begun = {} if world.saved is None else world.saved.until
+            least = {p: max(worker.offsets.get(p, 0), begun.get(p, 0)) for p in world.topic}
+            world.there = {p: max(end, least[p]) for p, end in world.there.items()}
+            world.fuse, world.refused = fuse, data.draw(st.frozensets(st.sampled_from(KEYS)))
+            if data.draw(st.booleans()):
+                doubtful |= ask_for_all(world, letters)
+            try:
+                for _ in range(data.draw(st.integers(1, 8))):
+                    with suppress(UnavailableError):
+                        world.step_of(worker)
+            except KilledError:
+                world.end_process()
+                if data.draw(st.booleans()):
+                    world.other_disk(data.draw(st.booleans()))
+                worker = world.worker()
+        world.there, world.fuse, world.refused = {}, 10**9, frozenset()
+        world.write_all(worker)
+        doubtful |= ask_for_all(world, letters)
+        for _ in range(len(world.asked) * 3 + 3):
+            world.step_of(worker)
+        assert upserted(world.once()) == table_of(sent)
+        if transactional:
+            repeated = Counter(place(envelope) for envelope in world.received if place(envelope) not in doubtful)
+            assert not repeated or max(repeated.values()) == 1
+        assert all(world.outcomes.get(each.number) or each.number <= world.settled for each in world.asked)
+
+
+def test_a_refused_change_is_sent_again_unless_a_later_one_of_its_row_counts(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [put("a", 0, 1.0), put("c", 1, 1.0), put("b", 2, 1.0), put("c", 3, 2.0, time=2)])
+    world.refused, worker = frozenset(KEYS), world.worker()
+    world.write_all(worker)
+    assert (worker.refused, world.received) == (4, [])
+    world.asked = [Again(number, change) for number, change in enumerate(world.refusals, start=1)]
+    world.asked.append(Again(5, None))
+    world.refused = frozenset("b")
+    for _ in range(10):
+        world.step_of(worker)
+    by_place = {(each.change.partition, each.change.offset): each.number for each in world.asked if each.change}
+    assert world.outcomes == {
+        by_place[0, 0]: SENT,
+        by_place[0, 1]: OUTDATED,
+        by_place[1, 0]: "refused again: no",
+        by_place[0, 2]: SENT,
+        5: GONE,
+    }
+    # They have the positions that they had, and the worker's own aren't touched.
+    assert sorted(ops(world.received)) == [("c", 0, 0), ("u", 0, 2)]
+    assert worker.offsets == world.ends()
+    # Dead letters that were done aren't sent again, by whichever server.
+    worker.stop()
+    later = world.worker()
+    for _ in range(10):
+        world.step_of(later)
+    assert (len(world.received), world.settled) == (2, 5)
+
+
+@given(st.binary(), st.none() | st.floats(), st.booleans())
+def test_a_change_in_a_dead_letter_is_the_change(key: bytes, value: float | None, deletes: bool) -> None:
+    row = Row(5, ("a", value, [1, {"x": b"y"}]))
+    change = Change(key, row if deletes else None, None if deletes else row, 7, 3, 9)
+    assert encoded(decoded_change(encoded(change))) == encoded(change)
+    assert decoded_change(encoded(change)).op == change.op

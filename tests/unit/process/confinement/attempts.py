@@ -1,0 +1,196 @@
+"""The attempts of a hostile function, each in a process of its own; an attempt returns "done", or its error."""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from caraway.process.confinement.channel import Channel
+from caraway.process.confinement.values import packed, unpacked
+
+PTRACE_ATTACH = 16
+PR_SET_PDEATHSIG, PR_CAPBSET_READ = 1, 23
+CAPABILITY_VERSION = 0x20080522
+# fcntl's operation and ioctl's that name the process which gets signals of a descriptor.
+F_SETSIG, FIOSETOWN = 10, 0x8901
+
+
+def serve(channel: Channel) -> None:
+    """Run the requested attempts, one after the other."""
+    while True:
+        name, argument = unpacked(channel.receive())
+        try:
+            answer = str(ATTEMPTS[name](argument))
+        except BaseException as error:  # noqa: BLE001 (it is the answer)
+            answer = f"{type(error).__name__}: {error}"
+        channel.send(packed(answer))
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8", errors="replace")
+
+
+def _write(path: str) -> str:
+    Path(path).write_text("mine", encoding="utf-8")
+    return "done"
+
+
+def _connect(port: str) -> str:
+    with socket.create_connection(("127.0.0.1", int(port)), 5):
+        return "done"
+
+
+def _kill(pid: str) -> str:
+    os.kill(int(pid), signal.SIGKILL)
+    return "done"
+
+
+def _trace(pid: str) -> str:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(PTRACE_ATTACH, int(pid), None, None) == 0:
+        return "done"
+    raise OSError(ctypes.get_errno(), "ptrace")
+
+
+def _bomb(_: str) -> str:
+    if os.fork() == 0:
+        os._exit(0)
+    return "done"
+
+
+def _threads(_: str) -> str:
+    stopping = threading.Event()
+    threading.stack_size(65536)
+    started = 0
+    try:
+        for _number in range(5000):
+            threading.Thread(target=stopping.wait, daemon=True).start()
+            started += 1
+    except RuntimeError:
+        return f"stopped after {started}"
+    finally:
+        stopping.set()
+    return "done"
+
+
+def _end_later_than_its_parent() -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+# Each changes a file or descriptor that the function itself has made and owns, so only the filter of calls refuses it.
+CHANGES: dict[str, Callable[[int], object]] = {
+    "chmod": lambda _: os.chmod("file", 0o700),  # noqa: PTH101 (the call itself)
+    "chown": lambda _: os.chown("file", os.getuid(), os.getgid()),
+    "end later": lambda _: _end_later_than_its_parent(),
+    "fallocate": lambda file: os.posix_fallocate(file, 0, 1),
+    "fchmod": lambda file: os.fchmod(file, 0o700),
+    "fchown": lambda file: os.fchown(file, os.getuid(), os.getgid()),
+    "ftruncate": lambda file: os.ftruncate(file, 0),
+    "futimens": lambda file: os.utime(file),
+    "lchown": lambda _: os.lchown("file", os.getuid(), os.getgid()),
+    "memory file": lambda _: os.memfd_create("large"),
+    "mkfifo": lambda _: os.mkfifo("pipe"),
+    "open for nothing": lambda _: os.open("file", os.O_WRONLY | os.O_RDWR),
+    "open to read and truncate": lambda _: os.open("file", os.O_RDONLY | os.O_TRUNC),
+    "removexattr": lambda _: os.removexattr("file", "user.a"),
+    "set owner": lambda file: fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid()),
+    "set owner by ioctl": lambda file: fcntl.ioctl(file, FIOSETOWN, os.getpid().to_bytes(4, "little")),
+    "set signal": lambda file: fcntl.fcntl(file, F_SETSIG, signal.SIGTERM),
+    "setxattr": lambda _: os.setxattr("file", "user.a", b"b"),
+    "shared memory": lambda _: mmap.mmap(-1, 1 << 20),
+    "shared memory of a device": lambda _: os.open("/dev/zero", os.O_RDWR),
+    "socket to any": lambda _: socket.socketpair(type=socket.SOCK_DGRAM),
+    "truncate": lambda _: os.truncate("file", 0),
+    "utime": lambda _: os.utime("file"),
+}
+
+
+def _change(name: str) -> str:
+    with Path("file").open("w") as file:
+        try:
+            CHANGES[name](file.fileno())
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+    return "done"
+
+
+def _file_of_its_own(_: str) -> str:
+    """Use a file as libraries do."""
+    Path("folder").mkdir()
+    with Path("folder/a").open("w+b") as file:
+        file.write(b"abcdef")
+        file.seek(2)
+        file.flush()
+        with mmap.mmap(file.fileno(), 6) as shared:
+            shared[0:1] = b"x"
+    Path("folder/a").rename("folder/b")
+    Path("folder/a").symlink_to("b")
+    shutil.copyfile("folder/a", "folder/c")
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"x")
+    content = Path("folder/c").read_text(encoding="utf-8")
+    shutil.rmtree("folder")
+    return content
+
+
+def _capabilities(_: str) -> list[list[int]]:
+    """Return the effective, permitted, inheritable and bounding capabilities."""
+    libc = ctypes.CDLL(None)
+    sets = (ctypes.c_uint32 * 6)()
+    libc.capget((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), sets)
+    held = [sets[position] | sets[position + 3] << 32 for position in range(3)]
+    bounding = [number for number in range(41) if libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) == 1]
+    return [*([number for number in range(64) if one >> number & 1] for one in held), bounding]
+
+
+def _output(_: str) -> list[bool]:
+    """Print, and return whether each of the two outputs is a pipe, of which nothing can be overwritten."""
+    sys.stdout.write("to be kept\n")
+    sys.stdout.flush()
+    sys.stderr.write("and this\n")
+    sys.stderr.flush()
+    return [stat.S_ISFIFO(os.fstat(number).st_mode) for number in (1, 2)]
+
+
+def _overwrite(number: str) -> str:
+    os.lseek(int(number), 0, os.SEEK_SET)
+    os.write(int(number), b"forged")
+    return "done"
+
+
+ATTEMPTS: dict[str, Callable[[str], object]] = {
+    "bomb": _bomb,
+    "capabilities": _capabilities,
+    "change": _change,
+    "connect": _connect,
+    "descriptors": lambda _: sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()),
+    "file": _file_of_its_own,
+    "environment": lambda _: sorted(f"{name}={value}" for name, value in os.environ.items()),
+    "import": lambda name: type(__import__(name)).__name__,
+    "kill": _kill,
+    "output": _output,
+    "overwrite": _overwrite,
+    "pid": lambda _: os.getpid(),
+    "program": lambda _: subprocess.run([sys.executable, "-c", ""], check=True),
+    "read": _read,
+    "resolve": lambda name: socket.getaddrinfo(name, 80),
+    "scratch": lambda _: _write("file") and _read("file"),
+    "threads": _threads,
+    "trace": _trace,
+    "unix": lambda path: socket.socket(socket.AF_UNIX).connect(path),
+    "user": lambda _: [os.getresuid(), os.getresgid(), os.getgroups()],
+    "write": _write,
+}
