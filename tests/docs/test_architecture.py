@@ -10,8 +10,8 @@ import pytest
 from tests.markdown import DOCS, dead_links
 
 ROOT = DOCS.parent
-MAP = DOCS / "architecture.md"
-PAGES = (MAP, DOCS / "glossary.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md")
+MAP = DOCS / "inside" / "architecture.md"
+PAGES = (MAP, DOCS / "learn" / "glossary.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md")
 SOURCES = ROOT / "src" / "caraway"
 # Packages of the public API re-export the names that users import from them.
 PUBLIC = {
@@ -71,7 +71,8 @@ def test_only_the_public_api_re_exports() -> None:
 
 
 def test_every_word_of_the_glossary_has_one_meaning() -> None:
-    tables = [line.split("|") for line in (DOCS / "glossary.md").read_text().splitlines() if line.startswith("| ")]
+    lines = (DOCS / "learn" / "glossary.md").read_text().splitlines()
+    tables = [line.split("|") for line in lines if line.startswith("| ")]
     rows = [[cell.strip() for cell in cells[1:-1]] for cells in tables]
     assert {len(row) for row in rows} == {4}
     words = [word.strip() for row in rows if row[0] != "word" for word in row[0].split(",")]

@@ -1,4 +1,4 @@
-"""docs/security.md: each promise names its tests, and each finding of the reviews is defended or told as open."""
+"""docs/operate/security.md: each promise names its tests, and each finding is defended or told as open."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ import pytest
 from tests.markdown import DOCS
 
 ROOT = DOCS.parent
-PAGE = (DOCS / "security.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "operate" / "security.md").read_text(encoding="utf-8")
 _TEST = re.compile(r"`((?:tests/[\w/]+\.py|…)(?:::\w+)?)`")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
@@ -167,7 +167,7 @@ def test_a_finding_is_defended_by_tests_or_told_as_open(finding: str) -> None:
             assert _missing(shown) is None, f"{finding}: {_missing(shown)}"
         else:
             assert shown in _section("What is not defended"), (
-                f"docs/security.md no longer says {shown!r}; if {finding!r} is defended now, name its tests here"
+                f"security.md no longer says {shown!r}; if {finding!r} is defended now, name its tests here"
             )
 
 

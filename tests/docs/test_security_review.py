@@ -11,7 +11,7 @@ from caraway.apps.server.surface import ENDPOINTS
 from caraway.state.permissions import Mode
 from tests.markdown import DOCS
 
-PAGE = (DOCS / "guides" / "security-review.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "operate" / "security-review.md").read_text(encoding="utf-8")
 ROUTE = re.compile(r"`((?:GET|POST|PATCH|PUT|DELETE) [^`]+)`")
 SETTING = re.compile(r"`([a-z]+\.[a-z_]+)(?:=[^`]*)?`")
 SCOPES = {Scope.BRANCH: "on the branch", Scope.ANY_BRANCH: "on any branch", Scope.EVERYTHING: "on everything"}
@@ -53,7 +53,7 @@ def test_the_page_lists_no_other_routes() -> None:
 
 
 def test_settings_of_the_checklist_exist() -> None:
-    known = set(re.findall(r"`([a-z]+\.[a-z_]+)`", (DOCS / "operations.md").read_text(encoding="utf-8")))
+    known = set(re.findall(r"`([a-z]+\.[a-z_]+)`", (DOCS / "operate" / "operations.md").read_text(encoding="utf-8")))
     named = {name for name in SETTING.findall(PAGE) if not name.endswith((".md", ".py", ".yaml", ".key", ".lock"))}
     assert len(named) > 10
     assert named <= known

@@ -13,7 +13,7 @@ from caraway.apps.cli import app
 from caraway.testing import MockClient
 from tests.markdown import DOCS, run_page
 
-PAGE = DOCS / "index.md"
+PAGE = DOCS / "README.md"
 
 
 def test_the_first_training_set_has_the_features_of_the_project(

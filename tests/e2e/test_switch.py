@@ -147,7 +147,8 @@ def test_a_changed_pipeline_switches_as_a_whole(world: World, other: ServerProce
         for watch in watches:
             assert watch.error == ""
             values = [value for _, value in watch.answers]
-            # Nobody was told anything of both. The other server's index may be a moment behind (docs/control.md).
+            # Nobody was told anything of both. The other server's index may be a moment behind
+            # (docs/operate/control.md).
             told_later = values[values.index(old) + 1 :]
             assert all(total <= 0 for value in told_later for part in value for total in part), values
             assert told_later[-1] == new, values

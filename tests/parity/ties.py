@@ -1,8 +1,9 @@
 """Differences by an order that nobody defines: that of rows of a join of tables which begin at one time.
 
 The in-process engine has them in the order of left versions, a stream has those that the left side begins first, then
-the others by right records and left keys (docs/parity.md). Both are right. So where the engines differ, the in-process
-one is asked again with such rows in other orders: where none of them gives the stream's answer, it is a difference.
+the others by right records and left keys (docs/inside/parity.md). Both are right. So where the engines differ, the
+in-process one is asked again with such rows in other orders: where none of them gives the stream's answer, it is a
+difference.
 """
 
 import warnings

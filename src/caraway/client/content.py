@@ -258,7 +258,7 @@ class Content(Caller):
         sample: bool = False,
         timeout: float = WHY_TIMEOUT_S,
     ) -> Why:
-        """Explain the value of a feature: the events and versions from which it is computed (docs/why.md).
+        """Explain the value of a feature: the events and versions from which it is computed (docs/guides/why.md).
 
         Args:
             feature: The feature.

@@ -1,8 +1,8 @@
 """Conversions of the values of data types.
 
-In the stored form of values (docs/records.md) instants are int microseconds, days int, decimals text, and structs lists
-of their fields. `cast(dtype)` compiles the function that converts a value from outside to the stored form. The function
-is lenient where no information is lost: `"12"` and `12.0` are ints.
+In the stored form of values (docs/inside/records.md) instants are int microseconds, days int, decimals text, and
+structs lists of their fields. `cast(dtype)` compiles the function that converts a value from outside to the stored
+form. The function is lenient where no information is lost: `"12"` and `12.0` are ints.
 
 Each class of types has a row of conversions in `CONVERSIONS`. The module of its family registers it: `numbers`, `text`,
 `times`, `containers`, `structs` or `restrictions`.

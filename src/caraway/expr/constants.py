@@ -1,4 +1,4 @@
-"""Conversion of Python values to literal nodes, whose values are in stored form (docs/records.md)."""
+"""Conversion of Python values to literal nodes, whose values are in stored form (docs/inside/records.md)."""
 
 from typing import Any
 

@@ -61,7 +61,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal:
-    """A constant in stored form (docs/records.md); `dtype` is None for the null literal."""
+    """A constant in stored form (docs/inside/records.md); `dtype` is None for the null literal."""
 
     value: object
     dtype: DataType | None

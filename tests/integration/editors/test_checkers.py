@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("checked") / "project"
     shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns("__pycache__", ".mypy_cache"))
     with pytest.MonkeyPatch.context() as patch:
-        page = run_page(DOCS / "editors.md", copy / "shop", patch)
+        page = run_page(DOCS / "guides" / "editors.md", copy / "shop", patch)
     assert page.__file__ is not None
     code = Path(page.__file__).read_text(encoding="utf-8")
     Path(page.__file__).write_text("# pyright: strict\n" + code.removeprefix("\n"), encoding="utf-8")

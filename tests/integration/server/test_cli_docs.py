@@ -1,4 +1,4 @@
-"""Tests that the commands of docs/cli.md, run in their order, print the text that the page shows."""
+"""Tests that the commands of docs/guides/cli.md, run in their order, print the text that the page shows."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from caraway.client import Client
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.markdown import DOCS, blocks, console_commands, matches
 
-PAGE = DOCS / "cli.md"
+PAGE = DOCS / "guides" / "cli.md"
 BRANCH = "documented"
 runner = CliRunner()
 

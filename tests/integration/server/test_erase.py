@@ -188,8 +188,8 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
     with Client(url) as client:
         eventually(lambda: seen(client, of=Nights) == [None, None, 5, None, 9], server.said)
         eventually(lambda: removed(server, found.digest.hex()), server.said)
-        # The list of all tables since the last start has their first and last keys (docs/rocksdb_index.md). RocksDB
-        # deletes the file of a replaced table when the last read of it ends.
+        # The list of all tables since the last start has their first and last keys (docs/inside/rocksdb_index.md).
+        # RocksDB deletes the file of a replaced table when the last read of it ends.
         eventually(lambda: {name.partition("-")[0] for name in on_disk(server, PRIVATE)} <= {"MANIFEST"}, server.said)
         assert on_disk(server, "bob")
         assert erasures(server)[0]["account"] == "someone"

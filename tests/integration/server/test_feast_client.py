@@ -21,8 +21,8 @@ CLIENT = Path(__file__).parents[3] / "bench" / "feast" / "client.py"
 
 
 def documented() -> dict[str, Any]:
-    """Return the configuration for Feast's clients in docs/serving.md."""
-    _, _, section = (DOCS / "serving.md").read_text().partition("### Feast's clients")
+    """Return the configuration for Feast's clients in docs/guides/serving.md."""
+    _, _, section = (DOCS / "guides" / "serving.md").read_text().partition("### Feast's clients")
     found = re.search(r"^```yaml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     assert found is not None
     config: dict[str, Any] = yaml.safe_load(found[1])

@@ -1,4 +1,4 @@
-"""Tests that small requests and definitions can't stop a server or fill its memory (docs/security.md, limits)."""
+"""Tests that small requests and definitions can't stop a server or fill its memory (docs/operate/security.md)."""
 
 import gzip
 import hashlib

@@ -26,7 +26,7 @@ def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     real, transport = httpx.Client, httpx.MockTransport(answer)
     monkeypatch.setattr(httpx, "Client", lambda **options: real(**{**options, "transport": transport}))
-    run_page(DOCS / "authoring.md", tmp_path, monkeypatch)
+    run_page(DOCS / "learn" / "authoring.md", tmp_path, monkeypatch)
 
     assert asked.keys() == ANSWERS.keys()
     graph = decode_commit(asked["/api/v1/commit"]).graph

@@ -12,7 +12,7 @@ from caraway.graph.systems import SystemKind, TableSystem
 from caraway.graph.validation.graphs import validate
 from tests.markdown import DOCS, blocks, run_page
 
-PAGE = DOCS / "connectors.md"
+PAGE = DOCS / "guides" / "connectors.md"
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_the_check_finds_what_does_not_exist() -> None:
 
 
 def test_each_alert_says_what_happens_and_the_page_what_to_do() -> None:
-    page = (DOCS / "observability.md").read_text()
+    page = (DOCS / "operate" / "observability.md").read_text()
     for rule in rules():
         if alert := rule.get("alert"):
             assert rule["labels"]["severity"] in {"page", "ticket"}

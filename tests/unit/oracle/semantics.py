@@ -1,8 +1,8 @@
 """The oracle: what a dataset holds at a time, computed as naively as possible from all rows that were ever logged.
 
-It follows the specification alone (shared/spec, docs/records.md, docs/offline.md) and imports nothing of the product,
-so that a misreading which all engines of the product share is found. Nothing is fast here: each read computes the whole
-graph again, by loops over all rows.
+It follows the specification alone (shared/spec, docs/inside/records.md, docs/guides/offline.md) and imports nothing of
+the product, so that a misreading which all engines of the product share is found. Nothing is fast here: each read
+computes the whole graph again, by loops over all rows.
 """
 
 from collections.abc import Sequence

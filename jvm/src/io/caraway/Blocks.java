@@ -17,7 +17,7 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The records of a job's output that leave together, as one Kafka message for each partition of the output (docs/records.md).
+ * The records of a job's output that leave together, as one Kafka message for each partition of the output (docs/inside/records.md).
  *
  * <p>Nothing waits for anything. In real-time mode these are the records that were made of one message of the input; or behind a shuffle, those of the
  * rows that were waiting there together. A micro-batch has all of its rows.

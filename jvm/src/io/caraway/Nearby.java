@@ -11,7 +11,7 @@ import java.util.function.Predicate;
  *
  * <p>Records may arrive in another order than that in which they were ingested, for instance in a backfill. The output for a position then has to be
  * computed for each moment at which it changed, since a reader of what was known at a time sees only what had been ingested by then
- * (docs/records.md).
+ * (docs/inside/records.md).
  *
  * @param since the moment, in microseconds
  * @param counts whether the output depends on no record behind this one, if that isn't retracted

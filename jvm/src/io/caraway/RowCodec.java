@@ -38,13 +38,13 @@ import scala.collection.immutable.Vector$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The conversion of records and rows between MessagePack and Spark (docs/records.md), as functions of columns.
+ * The conversion of records and rows between MessagePack and Spark (docs/inside/records.md), as functions of columns.
  *
  * <p>Types are given as the JSON of a Spark struct of long, double, boolean, string, binary, and arrays, string maps and structs of these. All
  * functions are marked non-deterministic; otherwise Spark would evaluate a decoder once for each column that is taken out of its result.
  */
 public final class RowCodec {
-  // The number of the record format, and the items of a record's array (docs/records.md).
+  // The number of the record format, and the items of a record's array (docs/inside/records.md).
   private static final int FORMAT = 1;
   private static final int ITEMS = 8;
   // The first byte of a block, which is an array of 16-bit length. The first byte of a record is another one.

@@ -8,7 +8,7 @@ import java.util.List;
 /**
  * A record as the operators store it: its position in time, its operation, its encoded row.
  *
- * @param ingested the moment from which the record is known, in microseconds (docs/records.md)
+ * @param ingested the moment from which the record is known, in microseconds (docs/inside/records.md)
  * @param arrival the offset of a right row of a join, plus one; 0 of other records
  * @param corrected whether there was a revision of the record that was known before this one
  * @param former the revision before this one, if it is kept: one of the same row, which in turn may have a former one

@@ -55,7 +55,7 @@ def capacity(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the cores, disks and shards that definitions need at some rates (docs/guides/scaling.md)."""
+    """Estimate the cores, disks and shards that definitions need at some rates (docs/operate/scaling.md)."""
     load = Load(
         rates=_numbers("--rate", asked.rate or ()),
         keys=_numbers("--keys", asked.keys or ()),

@@ -25,8 +25,8 @@ LOCK_SECONDS, LOCK_PAUSE_SECONDS = 10.0, 0.005
 # Programs that search code for secrets find the token of a stack by this prefix.
 TOKEN_PREFIX = "caraway_stack_"  # noqa: S105 (the prefix isn't secret)
 TOKEN_BYTES = 32
-# The files and folders of a stack in its data folder, as patterns (docs/operations.md). `index*` has a star, since each
-# reader process of the server has an index folder of its own.
+# The files and folders of a stack in its data folder, as patterns (docs/operate/operations.md). `index*` has a star,
+# since each reader process of the server has an index folder of its own.
 CONTENT = (
     "archive",
     "caraway.toml",

@@ -26,7 +26,7 @@ from caraway.graph.expectations import Expectation, ExpectationSuite, arguments_
 from caraway.graph.row_conditions import row_condition
 
 Mask = npt.NDArray[np.bool_]
-# A row's values in stored form (docs/records.md), by column.
+# A row's values in stored form (docs/inside/records.md), by column.
 Columns = Mapping[str, Sequence[Any]]
 
 # The most results of a check that are kept by value, and the longest text of which one is kept.

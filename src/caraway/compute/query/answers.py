@@ -32,7 +32,7 @@ MAX_KEPT = 1_000
 
 @lru_cache(maxsize=MAX_KEPT)
 def holds(dtype: DataType) -> Check:
-    """Compile the check of a column of values in stored form (docs/records.md)."""
+    """Compile the check of a column of values in stored form (docs/inside/records.md)."""
     of_base = _base(dtype)
     if is_optional(dtype):
         return lambda values: of_base([value for value in values if value is not None])

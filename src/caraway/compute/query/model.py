@@ -1,7 +1,7 @@
 """The physical plan of a query, which is a list of steps over named columns, as plain data.
 
-A column is the list of a feature's values, one for each row, in stored form (docs/records.md). The name of a column is
-the full name of its feature (`Set.feature`). A step reads columns that exist already and adds its own.
+A column is the list of a feature's values, one for each row, in stored form (docs/inside/records.md). The name of a
+column is the full name of its feature (`Set.feature`). A step reads columns that exist already and adds its own.
 """
 
 from collections.abc import Mapping, Sequence

@@ -12,9 +12,9 @@ from caraway.graph.specs import DatasetSpec
 class SourceChange:
     """An insert or a delete at an event time.
 
-    `row` is in stored form (docs/records.md). An insert has all columns, but its time is `time_us`, and the time stamp
-    in the row is ignored. A delete needs only the keys. If it has the time stamp of the row that it deletes, it doesn't
-    take effect before that time.
+    `row` is in stored form (docs/inside/records.md). An insert has all columns, but its time is `time_us`, and the time
+    stamp in the row is ignored. A delete needs only the keys. If it has the time stamp of the row that it deletes, it
+    doesn't take effect before that time.
     """
 
     time_us: int

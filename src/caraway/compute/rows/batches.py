@@ -55,7 +55,7 @@ class RecordError:
 
 @dataclass(slots=True)
 class Typed:
-    """A column in stored form (docs/records.md)."""
+    """A column in stored form (docs/inside/records.md)."""
 
     dtype: DataType
     stored: list[object]

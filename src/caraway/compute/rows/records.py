@@ -24,7 +24,7 @@ from caraway.errors import InvalidInputError
 from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
 
-# A row of a dataset in stored form (docs/records.md), by field.
+# A row of a dataset in stored form (docs/inside/records.md), by field.
 Row = dict[str, object]
 
 

@@ -1,9 +1,9 @@
 """The sample of a source: a pure function of some values of a row, the same in every process and language.
 
 A row is kept if `hash64(values) / 2^64 < rate`. `values` are those of the sampling columns, sorted by name, in stored
-form (docs/records.md), encoded as one MessagePack array in shortest forms, as the keys of records are. `hash64` is the
-first eight bytes of SHA-256 of that, big-endian. So all rows of one key are kept or none is, and a delete is kept if
-its insert is.
+form (docs/inside/records.md), encoded as one MessagePack array in shortest forms, as the keys of records are. `hash64`
+is the first eight bytes of SHA-256 of that, big-endian. So all rows of one key are kept or none is, and a delete is
+kept if its insert is.
 """
 
 import hashlib

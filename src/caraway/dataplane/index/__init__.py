@@ -1,1 +1,1 @@
-"""The index: rows and exact windowed aggregates as of any time, in RocksDB, fed from topics (docs/rocksdb_index.md)."""
+"""The index: rows and exact windows as of any time, in RocksDB, fed from topics (docs/inside/rocksdb_index.md)."""

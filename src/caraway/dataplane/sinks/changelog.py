@@ -17,7 +17,7 @@ from caraway.graph.plan.model import SinkPlan
 
 LOG = structlog.get_logger(__name__)
 
-# The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/records.md).
+# The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/inside/records.md).
 CONTROL = b"\xc1"
 
 

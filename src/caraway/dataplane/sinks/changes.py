@@ -19,7 +19,7 @@ class Row:
 
     Attributes:
         time_us: Its event time in microseconds since the epoch.
-        values: Its columns in stored form (docs/records.md), in the order of the topic's schema.
+        values: Its columns in stored form (docs/inside/records.md), in the order of the topic's schema.
     """
 
     time_us: int

@@ -1,7 +1,7 @@
 """The rows of a dataset as of a position on its topic, on the disk of the server that writes a sink.
 
 A record of a topic says which row its key has from some time on, and may come late, twice, or revise an earlier record
-(docs/records.md). To know how a record changes the newest row of its key, a sink needs that row.
+(docs/inside/records.md). To know how a record changes the newest row of its key, a sink needs that row.
 """
 
 from collections.abc import Callable

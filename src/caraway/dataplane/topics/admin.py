@@ -37,7 +37,7 @@ _REMEDIES = {
 # It is told at the start, and by `caraway status`.
 ALONE = (
     "each topic is on one broker, so acknowledged events are lost with its disk; see kafka.replication_factor in "
-    "docs/operations.md (1 says that it is meant so)"
+    "docs/operate/operations.md (1 says that it is meant so)"
 )
 _HUNG_UP = "the connection is closed at once: does the port want another kafka.security_protocol?"
 

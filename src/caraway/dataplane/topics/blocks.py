@@ -1,4 +1,4 @@
-"""Blocks: many records of a keyless dataset's source as one Kafka message (docs/records.md).
+"""Blocks: many records of a keyless dataset's source as one Kafka message (docs/inside/records.md).
 
 A message costs the producer, the broker and each consumer several microseconds, whatever it contains. So rows that
 arrive together are sent together.

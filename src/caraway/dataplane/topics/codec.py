@@ -1,4 +1,4 @@
-"""Keys and values of the records on a topic as MessagePack (docs/records.md).
+"""Keys and values of the records on a topic as MessagePack (docs/inside/records.md).
 
 Values are in *stored form*: datetime as int microseconds, date as int days, decimal as text, struct as a sequence of
 its fields.

@@ -1,4 +1,4 @@
-"""Identities of records: the position of the source record, so that greater means later (docs/records.md)."""
+"""Identities of records: the position of the source record, so that greater means later (docs/inside/records.md)."""
 
 import struct
 from functools import lru_cache

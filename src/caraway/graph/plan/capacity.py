@@ -1,6 +1,6 @@
 """An estimate of the processors and disks that a plan needs at given rates, from what each step of an event costs.
 
-The costs were measured on one machine (docs/guides/scaling.md), so the answer is an order of magnitude, and its parts
+The costs were measured on one machine (docs/operate/scaling.md), so the answer is an order of magnitude, and its parts
 can be compared with each other. Everything is counted in processor time, since a thread that waits for a network or a
 disk leaves its core to others.
 """

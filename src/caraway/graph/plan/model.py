@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSchema:
-    """The columns of the records of a topic (docs/records.md): `keys` make the Kafka key, `columns` the row.
+    """The columns of the records of a topic (docs/inside/records.md): `keys` make the Kafka key, `columns` the row.
 
     `columns` are all columns without the timestamp, keys first; `fingerprint` (32 bit) goes into each record.
     """

@@ -1,4 +1,4 @@
-"""Encoding of constants in stored form (docs/records.md) to protobuf, and decoding."""
+"""Encoding of constants in stored form (docs/inside/records.md) to protobuf, and decoding."""
 
 from caraway.errors import InvalidInputError
 from caraway.graph.wire.codec import Argument, Content, Value

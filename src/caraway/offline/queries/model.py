@@ -65,7 +65,7 @@ class Place(Struct, frozen=True, tag="files"):
 
 
 class WhyRequest(Struct, frozen=True, kw_only=True):
-    """The request of an explanation (docs/why.md), whose inputs are the object JSON_INPUT of the query.
+    """The request of an explanation (docs/guides/why.md), whose inputs are the object JSON_INPUT of the query.
 
     Attributes:
         feature: The full name of the feature.

@@ -1,1 +1,1 @@
-"""Explanations of values on a server (docs/why.md): their records come from the archive and the topics."""
+"""Explanations of values on a server (docs/guides/why.md): their records come from the archive and the topics."""

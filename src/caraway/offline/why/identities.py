@@ -1,4 +1,4 @@
-"""The source records from which a dataset's records were made, told by their identities (docs/records.md).
+"""The source records from which a dataset's records were made, told by their identities (docs/inside/records.md).
 
 A record that a job writes has the identity of the record that it was computed from. Some operators put bytes in front
 of it or behind it, which are taken off here from the last operator back to the input.

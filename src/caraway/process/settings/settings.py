@@ -436,7 +436,7 @@ class SecretsSettings(Section):
 
 
 class FunctionSettings(Section):
-    """Users' functions, which run in processes that can compute and nothing else (docs/security.md).
+    """Users' functions, which run in processes that can compute and nothing else (docs/operate/security.md).
 
     Attributes:
         isolation: "available" isolates functions as far as the system can and logs what it lacks, "required" refuses to

@@ -45,7 +45,7 @@ def exposed() -> dict[str, tuple[str, tuple[str, ...]]]:
     *(f"featuresets:11:{row}" for row in (1, 3, 6, 7, 8, 9, 10, 11)),
 )
 def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other() -> None:
-    text = (DOCS / "metrics.md").read_text()
+    text = (DOCS / "operate" / "metrics.md").read_text()
     shown = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in ROW.findall(text)}
     assert shown == exposed()
 

@@ -14,7 +14,7 @@ from caraway.apps.server.http.endpoints import JSON, Endpoint, Scope
 from caraway.apps.server.http.errors import STATUS_BY_CLASS
 from caraway.apps.server.surface import DOCUMENT, ENDPOINTS
 
-PAGE = Path(__file__).parents[4] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[4] / "docs" / "guides" / "serving.md"
 DOCUMENTED = {(method, path): of for path, methods in DOCUMENT["paths"].items() for method, of in methods.items()}
 BY_PLACE = {(endpoint.method.lower(), endpoint.path): endpoint for endpoint in ENDPOINTS}
 

@@ -1,4 +1,4 @@
-"""Tests that the code in docs/local_engine.md runs."""
+"""Tests that the code in docs/inside/local_engine.md runs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.markdown import DOCS, blocks, run_page
 
-PAGE = DOCS / "local_engine.md"
+PAGE = DOCS / "inside" / "local_engine.md"
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

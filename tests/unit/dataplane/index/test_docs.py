@@ -1,4 +1,4 @@
-"""The code in docs/rocksdb_index.md runs."""
+"""The code in docs/inside/rocksdb_index.md runs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.markdown import DOCS, blocks, run_page
 
-PAGE = DOCS / "rocksdb_index.md"
+PAGE = DOCS / "inside" / "rocksdb_index.md"
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def histories(draw: st.DrawFn, *, revised: bool) -> list[Sent]:
 
 
 def table_of(sent: Iterable[Sent]) -> Table:
-    """Return the table by docs/records.md, without the code under test: all versions, then the newest of each key."""
+    """Return the table by docs/inside/records.md, without the code under test: the newest version of each key."""
     versions: dict[tuple[str, bytes], Sent] = {}
     for record in sent:
         known = versions.get((record.key, record.id))

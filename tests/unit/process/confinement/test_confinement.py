@@ -34,7 +34,7 @@ from tests.unit.process.confinement.attempts import CHANGES
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        sys.platform != "linux", reason="macOS has no means that Caraway uses; docs/security.md says so"
+        sys.platform != "linux", reason="macOS has no means that Caraway uses; docs/operate/security.md says so"
     ),
 ]
 

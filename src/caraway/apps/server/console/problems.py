@@ -175,7 +175,7 @@ def _parts(status: Json) -> Iterator[Problem]:
 
 def _warned(status: Json) -> Iterator[Problem]:
     if warning := status.get("warning"):
-        yield Problem(what=warning, remedy="docs/operations.md tells more under TLS.", link="/console?")
+        yield Problem(what=warning, remedy="docs/operate/operations.md tells more under TLS.", link="/console?")
 
 
 def _engines(engines: Sequence[Json], jobs: Sequence[Json], now: datetime) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""The handlers of explanations, which processes of offline queries compute (docs/why.md)."""
+"""The handlers of explanations, which processes of offline queries compute (docs/guides/why.md)."""
 
 import asyncio
 import time

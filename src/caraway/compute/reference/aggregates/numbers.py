@@ -1,4 +1,4 @@
-"""Exact arithmetic over columns, with a single rounding at the end (docs/records.md, Exact sums)."""
+"""Exact arithmetic over columns, with a single rounding at the end (docs/inside/records.md, Exact sums)."""
 
 import math
 import warnings
@@ -74,7 +74,7 @@ def _same(value: Any) -> Any:
 
 def _too_great(name: str, value: int, limit: str) -> None:
     # The sum is null instead of an error, as in the index: there, an error would fail a request for many features
-    # because of one sum (docs/records.md).
+    # because of one sum (docs/inside/records.md).
     warnings.warn(
         f"aggregate: {name}: a sum of {value} doesn't fit {limit} and reads as null; sum floats, or a shorter window",
         RuntimeWarning,

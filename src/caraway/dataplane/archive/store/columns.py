@@ -38,7 +38,7 @@ from caraway.graph.plan.model import RecordSchema
 
 LOG = structlog.get_logger(__name__)
 
-# The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/records.md).
+# The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/inside/records.md).
 CONTROL = b"\xc1"
 # The most unreadable records of a batch for each of which a warning is logged; further ones are only counted.
 LOGGED_REFUSALS = 5
@@ -243,7 +243,7 @@ def _array(dtype: DataType) -> Callable[[Sequence[Any]], pa.Array]:
 
 
 def column_array(values: Sequence[Any], dtype: DataType) -> pa.Array:
-    """Return values in stored form (docs/records.md) as the column that a table has for them."""
+    """Return values in stored form (docs/inside/records.md) as the column that a table has for them."""
     return _array(dtype)(values)
 
 
@@ -266,7 +266,7 @@ def are_erased(rows: pa.Table | pa.RecordBatch, columns: TableColumns, hides: Hi
 
 
 def stored_values(column: pa.ChunkedArray, dtype: DataType) -> list[Any]:
-    """Return the values of a table's column in stored form (docs/records.md)."""
+    """Return the values of a table's column in stored form (docs/inside/records.md)."""
     match base_type(dtype):
         case DatetimeType():
             return list(column.cast(pa.int64()).to_pylist())

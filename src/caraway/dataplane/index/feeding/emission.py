@@ -3,7 +3,7 @@
 After each batch the index contains the dirty groups with their intervals of time, and the max event time. The current
 rows of these groups are compared with the rows that were emitted before. Differences are put into an outbox, in one
 write with the entries that say what was emitted, and sent from there to the topic. After a crash at any moment the
-records in the outbox are sent again, unchanged, and none is lost (docs/rocksdb_index.md, Emission).
+records in the outbox are sent again, unchanged, and none is lost (docs/inside/rocksdb_index.md, Emission).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,7 +105,7 @@ class Emission:
 
         `offsets` shows how far the index has read its topic, by partition. Without `send`, records stay in the outbox
         until the next call. They get the greatest ingestion time of the records applied so far, since jobs and offline
-        queries must not know a row before its causes (docs/records.md).
+        queries must not know a row before its causes (docs/inside/records.md).
 
         Raises `UnavailableError` if the broker doesn't take the records; they are sent at the next call.
         """

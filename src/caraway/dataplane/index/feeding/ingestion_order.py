@@ -1,7 +1,8 @@
 """The division of messages by the time of their ingestion, for indexes that emit rows to a topic.
 
 A job or an offline query that asks for what was known at a time must find the rows of an aggregate as they were then
-(docs/records.md). So rows are emitted once for each ingestion time among the messages of a read, and not once for all.
+(docs/inside/records.md). So rows are emitted once for each ingestion time among the messages of a read, and not once
+for all.
 """
 
 from collections.abc import Sequence

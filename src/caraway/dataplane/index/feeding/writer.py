@@ -1,4 +1,4 @@
-"""Writing batches of records to the index, so that repeated delivery changes nothing (docs/records.md)."""
+"""Writing batches of records to the index, so that repeated delivery changes nothing (docs/inside/records.md)."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -49,7 +49,7 @@ class Column:
         type: The type.
         staged: The type of the column of staged rows, from which Postgres casts the value.
         nullable: True if there may be nulls.
-        value: The function from the stored form of a value (docs/records.md) to the one that is sent.
+        value: The function from the stored form of a value (docs/inside/records.md) to the one that is sent.
     """
 
     name: str

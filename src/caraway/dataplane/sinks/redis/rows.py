@@ -63,7 +63,7 @@ class RedisRows:
 
 
 def _text(dtype: DataType) -> Text:
-    """Return the function from a stored value (docs/records.md) to its text: that of its JSON, without quotes."""
+    """Return the function from a stored value (docs/inside/records.md) to the text of its JSON, without quotes."""
     show, is_text = to_json(dtype), isinstance(base_type(dtype), StringType)
 
     def text(value: object) -> bytes:

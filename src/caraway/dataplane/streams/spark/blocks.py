@@ -1,4 +1,4 @@
-"""Records of a job's output that leave together are one message: a block for each partition (docs/records.md).
+"""Records of a job's output that leave together are one message: a block for each partition (docs/inside/records.md).
 
 A message costs the broker and each consumer several microseconds, whatever it contains. No record waits for another
 one. In real-time mode a block has what was made of one message of the input, or behind a step with state what was made

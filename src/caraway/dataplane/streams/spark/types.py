@@ -1,6 +1,6 @@
 """The Spark types that hold Caraway's data types.
 
-Instants stay int64 microseconds and days stay integers, as in records (docs/records.md), so that a job converts
+Instants stay int64 microseconds and days stay integers, as in records (docs/inside/records.md), so that a job converts
 nothing; only calendar functions make a Spark timestamp in between. Decimals are text.
 """
 

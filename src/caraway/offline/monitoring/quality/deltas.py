@@ -1,8 +1,8 @@
 """Insert deltas: the rows that records of a topic put into a dataset, each once.
 
 Deletions and retractions are none. If a record may come again, its identity and revision say whether it did
-(docs/records.md). A record with a Kafka key comes to the same partition again, so its deltas depend on the records of
-this partition in their order. One without a key may come to any partition.
+(docs/inside/records.md). A record with a Kafka key comes to the same partition again, so its deltas depend on the
+records of this partition in their order. One without a key may come to any partition.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from caraway.offline.monitoring.quality.seen import Entry, SeenRecords, digest_o
 
 LOG = structlog.get_logger(__name__)
 
-# The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/records.md).
+# The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/inside/records.md).
 CONTROL = b"\xc1"
 # The most unreadable records for each of which a warning is logged.
 LOGGED_REFUSALS = 5

@@ -141,7 +141,7 @@ class RowProfiles:
 
 
 def stored_array(values: Sequence[Any], dtype: DataType) -> pa.Array:
-    """Return values in stored form (docs/records.md) as an array of a type of their kind (`kind_of`)."""
+    """Return values in stored form (docs/inside/records.md) as an array of a type of their kind (`kind_of`)."""
     match base_type(dtype):
         case IntType():
             return pa.array(values, pa.int64())

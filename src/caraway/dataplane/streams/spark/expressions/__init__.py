@@ -2,7 +2,7 @@
 
 `caraway.expr.inference` (types) and the specification of expressions define what the nodes mean. The compiler makes up
 for differences of Spark's functions, so that columns have the values of the polars compiler, bit for bit;
-docs/expressions_in_spark.md lists the exceptions.
+docs/inside/expressions_in_spark.md lists the exceptions.
 """
 
 from caraway.dataplane.streams.spark.expressions import containers, instants, numeric, operators, reading, text, writing  # noqa: F401 (they register)

@@ -102,7 +102,7 @@ def _(node: n.When, scope: SparkScope) -> Column:
 
 
 def literal(value: object, dtype: t.DataType) -> Column:
-    """Return a constant of a type, given in stored form (docs/records.md)."""
+    """Return a constant of a type, given in stored form (docs/inside/records.md)."""
     stored = spark_type(dtype)
     base = t.base_type(dtype)
     match value:
