@@ -73,11 +73,14 @@ def test_without_any_java_the_build_says_how_to_get_one(monkeypatch: pytest.Monk
 
 def test_the_build_imports_what_it_needs_of_caraway_where_no_dependency_is_installed() -> None:
     program = """
-import sys import hatch_build hatch_build.javac() allowed = {"caraway", "caraway.errors", "caraway.dataplane",
-"caraway.dataplane.streams", "caraway.dataplane.streams.java"} names = {name for name in sys.modules if
-name.split(".")[0] == "caraway" and name not in allowed} assert names and
-all(name.startswith("caraway.dataplane.streams.java.") for name in names), names assert not {"numpy", "pandas",
-"pydantic", "msgspec"} & set(sys.modules)
+import sys
+import hatch_build
+hatch_build.javac()
+java = "caraway.dataplane.streams.java"
+allowed = {"caraway", "caraway.errors", "caraway.dataplane", "caraway.dataplane.streams", java}
+names = {name for name in sys.modules if name.split(".")[0] == "caraway" and name not in allowed}
+assert names and all(name.startswith(f"{java}.") for name in names), names
+assert not {"numpy", "pandas", "pydantic", "msgspec"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], cwd=hatch_build.ROOT, check=True)
 
