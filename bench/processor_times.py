@@ -16,7 +16,7 @@ ROLES = {
     "kafka.Kafka": "broker",
     "pyspark-shell": "Spark",
     "postgres": "Postgres",
-    "caraway.functions": "users' functions",
+    "confinement/start.py": "users' functions",
 }
 # The group of a thread of a JVM, by the beginning of its name.
 JVM_GROUPS = {
