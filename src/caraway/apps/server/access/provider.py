@@ -52,7 +52,7 @@ FRESH_S, KEPT_S = 3600.0, 24 * 3600.0
 AGAIN_S = 30.0
 # The most seconds by which the clocks of the provider and of the server may differ.
 LEEWAY_S = 30
-# The most verified tokens that are remembered, the ones used last.
+# The most verified tokens that are remembered, the ones verified last.
 MAX_KNOWN = 10_000
 # The codes that may be asked about at a time.
 MAX_CODES = 8

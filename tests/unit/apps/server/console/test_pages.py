@@ -123,7 +123,7 @@ def test_a_page_is_whole(console: Site, address: str) -> None:
 
 def test_every_page_has_an_address_here() -> None:
     others = {"/console/console.css", "/console/{name}", "/console/job", "/console/sink"}
-    # These two send the browser on, to and from a provider of identities.
+    # The addresses of a sign-in send the browser on, to and from a provider of identities.
     others |= {"/console/sign-in/provider", "/console/signed-in"}
     tested = {address.partition("?")[0] for address in ADDRESSES}
     assert {page.path for page in PAGES if page.method == "GET"} == tested | others
