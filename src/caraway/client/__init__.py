@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from caraway.process.deferred import deferred
 
 if TYPE_CHECKING:
+    from caraway.client.async_client import AsyncClient
     from caraway.client.client import Client
     from caraway.client.discovery import ServerAddress, find_server
     from caraway.client.response import V1_API, Response
@@ -15,6 +16,7 @@ else:
     __getattr__, __dir__ = deferred(
         "caraway.client",
         {
+            "AsyncClient": "caraway.client.async_client:AsyncClient",
             "Client": "caraway.client.client:Client",
             "CommitResult": "caraway.client.results:CommitResult",
             "LogResult": "caraway.client.results:LogResult",
@@ -29,6 +31,7 @@ else:
 
 __all__ = [
     "V1_API",
+    "AsyncClient",
     "Client",
     "CommitResult",
     "LogResult",

@@ -1,47 +1,38 @@
 """`Client`: commit definitions, log events, query features."""
 
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
 from caraway.client.arguments import (
-    Named,
     Queue,
     build_graph,
     dataset_name,
     erase_rows,
     gather,
-    input_features,
     key_frame,
-    output_features,
-    require_columns,
     require_message,
 )
 from caraway.client.branches import MAIN_BRANCH, Branches
 from caraway.client.content import Content
+from caraway.client.conversations import RETRY_TIMEOUT_S, Asked, log_rows, query_frame, query_rows
 from caraway.client.discovery import ServerAddress, find_server
 from caraway.client.frames import (
-    column_values,
-    columns_of,
     instants,
     rows_of,
-    typed_array,
     typed_column,
-    typed_values,
-    untyped_array,
     untyped_column,
 )
 from caraway.client.offline_calls import OfflineCalls
 from caraway.client.progress import progress_for
 from caraway.client.response import Response
-from caraway.client.results import CommitResult, LogReport, LogResult, commit_result, none_taken, refused
+from caraway.client.results import CommitResult, LogResult, commit_result
 from caraway.client.secrets import Secrets
 from caraway.client.waiting import WaitResult, wait_until_served
 from caraway.datasets.dataset import Dataset
-from caraway.dtypes.types import DataType, optional
-from caraway.errors import InvalidInputError, RemoteError, UnavailableError, UnknownEntityError
+from caraway.dtypes.types import optional
+from caraway.errors import RemoteError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.envs import for_env, require_env
@@ -51,7 +42,6 @@ if TYPE_CHECKING:
     from caraway.client.http import Connection
     from caraway.graph.wire.graphs import CommitRequest
 
-RETRY_TIMEOUT_S = 60.0
 # The default time limit in seconds of `wait`, and of a `log` or `commit` that waits until its effect is served. A job
 # that starts, or an engine that comes back, takes up to a minute, and a chain of several jobs takes longer.
 WAIT_TIMEOUT_S = 300.0
@@ -294,31 +284,19 @@ class Client(OfflineCalls, Content, Secrets, Branches):
             RemoteError: The server refused a whole chunk; earlier ones are accepted, later ones weren't sent.
             UnavailableError: The server doesn't answer; earlier chunks are accepted.
         """
-        if batch_size < 1:
-            raise InvalidInputError(f"log: batch_size is 1 or more, not {batch_size}")
-        if not len(df):
-            print("log: the frame has no rows, nothing is sent")  # noqa: T201 (part of the API)
-            return None
-        data, report = columns_of(df), LogReport(webhook, endpoint)
-        for start in range(0, len(df), batch_size):
-            chunk = {name: values[start : start + batch_size] for name, values in data.items()}
-            headers = {**self._headers(), "Idempotency-Key": str(uuid.uuid4())}
-            body = {"webhook": webhook, "endpoint": endpoint, "data": chunk}
-            try:
-                response = self._connection.post_until_taken("/log", body, headers, retry_timeout=retry_timeout)
-            except (RemoteError, UnavailableError) as error:
-                refusal = none_taken(error)
-                if refusal is None:
-                    error.add_note(
-                        f"Rows {start} to {len(df) - 1} of the frame weren't logged; before: {report.result()}"
-                    )
-                    raise
-                response = refusal
-            report.add(start, min(batch_size, len(df) - start), response.json(), response)
-        result = report.result()
-        if strict and result.rejected:
-            raise refused(result)
-        if wait:
+        result = self._connection.run(
+            log_rows(
+                webhook,
+                endpoint,
+                df,
+                self._headers(),
+                batch_size=batch_size,
+                retry_timeout=retry_timeout,
+                strict=strict,
+                clock=self._connection.clock,
+            )
+        )
+        if wait and result is not None:
             self._wait(timeout, commit=False, progress=progress)
         return result
 
@@ -373,9 +351,16 @@ class Client(OfflineCalls, Content, Secrets, Branches):
             InvalidInputError: An argument is wrong, or the frame lacks a column.
             RemoteError: The server refused, or a feature can't be computed.
         """
-        wanted = output_features(outputs, "query")
-        answer = self._answer(inputs, wanted, input_dataframe, log, workflow, sampling_rate, timestamps)
-        return pd.DataFrame(_result(answer, wanted, typed_array, untyped_array), copy=False)
+        asked = Asked(
+            inputs=inputs,
+            outputs=outputs,
+            frame=input_dataframe,
+            log=log,
+            workflow=workflow,
+            sampling_rate=sampling_rate,
+            timestamps=timestamps,
+        )
+        return self._connection.run(query_frame(asked, self._headers()))
 
     def query_rows(
         self,
@@ -392,40 +377,16 @@ class Client(OfflineCalls, Content, Secrets, Branches):
 
         Nulls are None. This takes less time than the frame that `query` returns, above all for one row.
         """
-        wanted = output_features(outputs, "query")
-        answer = self._answer(inputs, wanted, input_dataframe, log, workflow, sampling_rate, timestamps)
-        columns = _result(answer, wanted, typed_values, list)
-        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-    def _answer(
-        self,
-        inputs: Sequence[Feature | str],
-        wanted: Named,
-        input_dataframe: pd.DataFrame,
-        log: bool,
-        workflow: str | None,
-        sampling_rate: float | None,
-        timestamps: "pd.Series[Any] | None",
-    ) -> dict[str, list[Any]]:
-        """Return the columns that the server answers to a query; nothing, unasked, if no row or feature is wanted."""
-        input_names = list(input_features(inputs, "query"))
-        require_columns(input_dataframe, input_names, "query")
-        if sampling_rate is not None and not 0 <= sampling_rate <= 1:
-            raise InvalidInputError(f"query: sampling_rate is a share from 0 to 1, not {sampling_rate}")
-        if not wanted or not len(input_dataframe):
-            return {}
-        body: dict[str, Any] = {
-            "inputs": input_names,
-            "outputs": list(wanted),
-            "data": {name: column_values(input_dataframe[name]) for name in input_names},
-            "log": log,
-        }
-        optional_items = {"workflow": workflow, "sampling_rate": sampling_rate}
-        body |= {name: value for name, value in optional_items.items() if value is not None}
-        if timestamps is not None:
-            body["timestamps"] = instants(timestamps, len(input_dataframe))
-        answer: dict[str, list[Any]] = self._connection.request("POST", "/query", self._headers(), body=body).json()
-        return answer
+        asked = Asked(
+            inputs=inputs,
+            outputs=outputs,
+            frame=input_dataframe,
+            log=log,
+            workflow=workflow,
+            sampling_rate=sampling_rate,
+            timestamps=timestamps,
+        )
+        return self._connection.run(query_rows(asked, self._headers()))
 
     def lookup(
         self,
@@ -501,23 +462,3 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         if downstream is not None:
             body["downstream"] = downstream
         return self._connection.request("POST", f"/dataset/{name}/erase", self._headers(), body=body)
-
-
-def _result(
-    answer: dict[str, list[Any]],
-    wanted: Named,
-    typed: Callable[[Sequence[Any], DataType, str], Any],
-    untyped: Callable[[Sequence[Any]], Any],
-) -> dict[str, Any]:
-    """Return the columns of an answer, which two functions make: one for features of known types, one for others."""
-    columns: dict[str, Any] = {}
-    for name, dtype in wanted.items() if answer else ():
-        if dtype is not None:
-            columns[name] = typed(answer[name], dtype, name)
-            continue
-        # A featureset's name stands for all of its features, in the server's order.
-        names = [name] if name in answer else [found for found in answer if found.startswith(f"{name}.")]
-        for found in names:
-            if found not in columns:
-                columns[found] = untyped(answer[found])
-    return columns

@@ -1,13 +1,16 @@
 """Requests to a Caraway server: one connection kept alive, errors as exceptions, retries where they are safe."""
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import httpx
 import orjson
 
-from caraway.client.response import TOO_MANY, V1_API, Response, no_answer, refusal
-from caraway.errors import RemoteError, UnavailableError
+from caraway.client.conversations import Call, Conversation, until_taken
+from caraway.client.response import V1_API, Response, no_answer, refusal
+from caraway.errors import CarawayError
 from caraway.process.authorities import authorities
 
 # Time limits of a request, in seconds. They are long enough for a server that is busy with a commit. They don't delay
@@ -15,10 +18,7 @@ from caraway.process.authorities import authorities
 TIMEOUT = httpx.Timeout(600.0)
 COMMIT_TIMEOUT = httpx.Timeout(300.0)
 
-# Seconds between two attempts to send a request that got no answer: the first pause, which doubles with each attempt,
-# and the longest one.
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
+_Result = TypeVar("_Result")
 
 
 class Connection:
@@ -37,13 +37,8 @@ class Connection:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._url = url
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # The path of the URL is dropped, as in Fennel's client: the paths of requests begin at the server's root.
-        base = httpx.URL(url).join("/")
-        self._http = httpx.Client(
-            base_url=base, headers=headers, timeout=TIMEOUT, transport=transport, verify=authorities()
-        )
-        self._clock = clock
+        self._http = httpx.Client(**_settings(url, token), transport=transport)
+        self.clock = clock
         self._sleep = sleep
 
     def close(self) -> None:
@@ -77,38 +72,27 @@ class Connection:
     def post_until_taken(
         self, path: str, body: object, headers: Mapping[str, str], *, retry_timeout: float
     ) -> Response:
-        """Send a POST request with JSON, repeated for `retry_timeout` s while the server is down or in trouble.
+        """Send a POST request with JSON, repeated for `retry_timeout` s while the server is down or in trouble."""
+        return self.run(until_taken(path, body, headers, retry_timeout=retry_timeout, clock=self.clock))
 
-        Each further attempt carries the time since the first one (`Caraway-Elapsed-Ms`): the server searches that far
-        back for rows that it has accepted already, and drops them. The first attempt carries none, so the server
-        needn't search; and neither does one after refusals with 429 alone, of which the server accepted nothing. After
-        such a refusal the next attempt comes when the server wants it (`Retry-After`).
-
-        Raises:
-            RemoteError: The server refused, was still in trouble at the end, or wants the request only after it.
-            UnavailableError: The server still didn't answer at the end.
-        """
-        content, started = orjson.dumps(body), self._clock()
-        pauses = _pauses()
-        # True once an attempt may have been accepted although its answer didn't come.
-        accepted = False
-        attempt = {"Content-Type": "application/json", **headers}
-        while True:
-            try:
-                return self._checked(path, content, attempt)
-            except (RemoteError, UnavailableError) as error:
-                pause = next(pauses)
-                status = error.status if isinstance(error, RemoteError) else None
-                if isinstance(error, RemoteError) and status == TOO_MANY:
-                    pause = max(pause, error.retry_after_s or 0.0)
+    def run(self, conversation: Conversation[_Result]) -> _Result:
+        """Send the requests of a conversation, pause where it does, and return its result."""
+        try:
+            step = next(conversation)
+            while True:
+                if not isinstance(step, Call):
+                    self._sleep(step)
+                    step = next(conversation)
+                    continue
+                try:
+                    answer = self._checked(step.path, step.content, step.headers)
+                except CarawayError as error:
+                    step = conversation.throw(error)
                 else:
-                    accepted = True
-                refused = status is not None and status < 500 and status != TOO_MANY
-                if refused or self._clock() - started + pause > retry_timeout:
-                    raise
-                self._sleep(pause)
-                if accepted:
-                    attempt["Caraway-Elapsed-Ms"] = str(int((self._clock() - started) * 1_000))
+                    step = conversation.send(answer)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
 
     def _checked(
         self,
@@ -126,14 +110,69 @@ class Connection:
             )
         except httpx.TransportError as error:
             raise no_answer(self._url, error) from error
-        response = Response(answer.status_code, answer.headers, answer.content)
-        if response.status_code != httpx.codes.OK:
-            raise refusal(response, f"{method} {path}")
-        return response
+        return _accepted(answer, f"{method} {path}")
 
 
-def _pauses() -> Iterator[float]:
-    pause = FIRST_PAUSE_S
-    while True:
-        yield pause
-        pause = min(2 * pause, LONGEST_PAUSE_S)
+class AsyncConnection:
+    """Requests to one server of a program that runs on asyncio; see `Connection`."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._url = url
+        self._http = httpx.AsyncClient(**_settings(url, token), transport=transport)
+        self.clock = clock
+        self._sleep = sleep
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def run(self, conversation: Conversation[_Result]) -> _Result:
+        """Send the requests of a conversation, pause where it does, and return its result."""
+        try:
+            step = next(conversation)
+            while True:
+                if not isinstance(step, Call):
+                    await self._sleep(step)
+                    step = next(conversation)
+                    continue
+                try:
+                    answer = await self._checked(step)
+                except CarawayError as error:
+                    step = conversation.throw(error)
+                else:
+                    step = conversation.send(answer)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+
+    async def _checked(self, call: Call) -> Response:
+        try:
+            answer = await self._http.post(V1_API + call.path, content=call.content, headers=call.headers)
+        except httpx.TransportError as error:
+            raise no_answer(self._url, error) from error
+        return _accepted(answer, f"POST {call.path}")
+
+
+def _settings(url: str, token: str) -> dict[str, Any]:
+    # The path of the URL is dropped, as in Fennel's client: the paths of requests begin at the server's root.
+    return {
+        "base_url": httpx.URL(url).join("/"),
+        "headers": {"Authorization": f"Bearer {token}"} if token else {},
+        "timeout": TIMEOUT,
+        "verify": authorities(),
+    }
+
+
+def _accepted(answer: httpx.Response, request: str) -> Response:
+    response = Response(answer.status_code, answer.headers, answer.content)
+    if response.status_code != httpx.codes.OK:
+        raise refusal(response, request)
+    return response

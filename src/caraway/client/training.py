@@ -69,6 +69,15 @@ class TrainingSet:
     def __len__(self) -> int:
         return self.rows
 
+    def __repr__(self) -> str:
+        """Return the number of rows, of those that failed, and of those that are short of history."""
+        return f"TrainingSet({self._title()}; to_pandas() has them)"
+
+    def _title(self) -> str:
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        short = f", {self.short:,} with less history than they ask for" if self.short else ""
+        return f"{self.rows:,} rows{failed}{short}"
+
     def parts(self) -> Iterator[pa.Table]:
         """Yield the rows in their order, some ten thousands at a time, with the columns `_history` and `_error`."""
         for number in range(self._parts):
@@ -181,13 +190,11 @@ class TrainingSet:
         return pa.concat_tables(tables) if tables else pa.table({})
 
     def _repr_html_(self) -> str:
-        failed = f", {self.failed:,} failed" if self.failed else ""
-        failed += f", {self.short:,} with less history than they ask for" if self.short else ""
         if not self._parts:
-            return html(f"{self.rows:,} rows", (), [])
+            return html(self._title(), (), [])
         shown = _features(self._read(0)).slice(0, 10)
         rows = [tuple(row.values()) for row in shown.to_pylist()]
-        return html(f"{self.rows:,} rows{failed}", (), [Table("the first rows", tuple(shown.column_names), rows)])
+        return html(self._title(), (), [Table("the first rows", tuple(shown.column_names), rows)])
 
 
 def wait_for(

@@ -1,10 +1,13 @@
 """Queries with log=true are on their topic (tests/integration/archive has what becomes of it)."""
 
+import asyncio
 import secrets
 from typing import Any
 
 import orjson
+import pandas as pd
 
+from caraway.client import AsyncClient
 from caraway.dataplane.archive.served_log import SERVED
 from tests.integration.server.server_process import ServerProcess, eventually, records
 
@@ -26,3 +29,16 @@ def test_what_is_served_is_kept_on_the_topic(server: ServerProcess, kafka: str) 
     assert record["branch"] == "main"
     sample = f'caraway_served_rows_counter_total{{outcome="kept",workflow="{workflow}"}} 2.0'
     eventually(lambda: sample in server.http.get("/metrics").text, server.said)
+
+
+def test_programs_on_asyncio_query_many_rows_at_once(server: ServerProcess) -> None:
+    url = str(server.http.base_url)
+
+    async def ask() -> list[list[dict[str, Any]]]:
+        async with AsyncClient(url) as client:
+            asked = (client.query_rows(["Tap.pot"], ["State"], pd.DataFrame({"Tap.pot": [pot]})) for pot in range(50))
+            return await asyncio.gather(*asked)
+
+    expected = server.query(["State"], {"Tap.pot": list(range(50))}).json()
+    found = pd.DataFrame([row for rows in asyncio.run(ask()) for row in rows])
+    assert found.to_dict("list") == expected

@@ -44,6 +44,7 @@ def status(state: str, done: int = 0, error: str | None = None) -> dict[str, Any
 def test_the_rows_come_in_every_form() -> None:
     found = TrainingSet(DONE, PARTS.__getitem__)
     assert (len(found), found.failed) == (3, 1)
+    assert repr(found) == "TrainingSet(3 rows, 1 failed, 1 with less history than they ask for; to_pandas() has them)"
     assert found.to_arrow().column_names == ["S.n", "S.x", "label"]
     frame = found.to_pandas()
     assert frame["S.n"].dtype == pd.Int64Dtype()
