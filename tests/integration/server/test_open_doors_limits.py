@@ -22,7 +22,7 @@ from caraway.graph.pb.caraway.v1 import graph_pb2
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.lib import expect_column_values_to_match_json_schema, expect_column_values_to_match_regex, expectations
-from tests.integration.server.attacks import MB, timed, unharmed
+from tests.integration.server.attacks import MB, MEMORY, held, timed, unharmed
 from tests.integration.server.server_process import ServerProcess
 from tests.tls import TLS
 from tests.unit.compute.query import garden
@@ -78,14 +78,15 @@ def test_forms_that_do_not_arrive_take_no_memory_from_others(own_server: Callabl
     server.commit(garden.graph())
     head = b"POST /console/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     rows = [{"pot": 1, "species": "x" * 800_000, "size": 1.5, "bought": 1_700_000_000}]
+    before = held(server)
     with ExitStack() as stack:
         for length in (16_000, 65_000) * 800:
             port = server.settings.server.port
             waiting = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             waiting.sendall(head + b"Sec-Fetch-Site: same-origin\r\nContent-Length: %d\r\n\r\na=" % length)
-        # A server takes connections in their order, so it holds all of the forms once it has answered over a new one.
         assert httpx.get(f"{server.http.base_url}health", timeout=300, verify=TLS).status_code == 200
-        with unharmed(server) as healthy:
+        # Each connection takes 18 KiB by itself, at the latest while others are answered.
+        with unharmed(server, before=before, memory=MEMORY + 1600 * 20 * 1024) as healthy:
             assert healthy().status_code == 200
             answer = server.log("pots", rows)
     assert (answer.status_code, answer.json()["accepted"]) == (200, 1), answer.text
