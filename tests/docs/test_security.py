@@ -100,7 +100,9 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "L9 archives after a power failure": (
         "tests/faults/test_power.py::test_what_the_archive_says_that_it_has_survives",
     ),
-    "L10 records that indexes skip": ("A record that an index can't apply is skipped",),
+    "L10 records that indexes skip": (
+        "tests/integration/index/test_worker.py::test_a_record_that_cannot_be_read_or_applied_becomes_a_dead_letter",
+    ),
     "L11 places that keep erased rows": (
         "tests/unit/apps/server/erasure/test_remaining.py::test_the_places_of_every_dataset",
     ),

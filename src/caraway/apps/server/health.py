@@ -1,6 +1,6 @@
 """The health of a server: its parts that don't work, and why."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
@@ -18,18 +18,25 @@ class Health:
     """The watches of the parts that a server depends on, and its index."""
 
     def __init__(
-        self, watches: Mapping[str, Watch], index_problem: Callable[[], str | None], warning: Callable[[], str] = str
+        self,
+        watches: Mapping[str, Watch],
+        index_problem: Callable[[], str | None],
+        warnings: Sequence[Callable[[], str]] = (),
     ) -> None:
         """Report on the parts with these names.
 
         Args:
             watches: The watches by the names of the parts.
             index_problem: Returns why the index can't be read, if it can't.
-            warning: Returns what the operator should change although all parts work; empty if there is nothing.
+            warnings: Each returns what the operator should change although all parts work; empty if there is nothing.
         """
-        self.warning = warning
+        self._warnings = warnings
         self._watches = watches
         self._index_problem = index_problem
+
+    def warning(self) -> str:
+        """Return what the operator should change although all parts work; empty if there is nothing."""
+        return "; ".join(filter(None, (warning() for warning in self._warnings)))
 
     def problems(self) -> dict[str, str]:
         """Return the reason for each part that doesn't work, by part; empty if all work."""
@@ -51,6 +58,10 @@ class KafkaCheck:
         self._bootstrap_servers = bootstrap_servers
         self._ready = False
         self._admin = BrokerAdmin(bootstrap_servers)
+
+    def warning(self) -> str:
+        """Return that topics are on one broker each, though nobody chose that; "" if that isn't known."""
+        return self._admin.warning
 
     def __call__(self) -> None:
         """Check once. Raises `UnavailableError` if no broker answers."""

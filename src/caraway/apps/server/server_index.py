@@ -9,7 +9,7 @@ import structlog
 from caraway.apps.server.emitting import LEASE, EmissionRight
 from caraway.compute.query.model import Reader
 from caraway.dataplane.archive.store.past import Pasts
-from caraway.dataplane.index.feeding.worker import IndexStatus, IndexWorker
+from caraway.dataplane.index.feeding.worker import IndexStatus, IndexWorker, left_out
 from caraway.dataplane.index.feeding.writer import NoteArrivals
 from caraway.dataplane.index.reader import IndexReader
 from caraway.dataplane.index.records.removal import compact
@@ -176,6 +176,10 @@ class ServerIndex:
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         """Remove the entries of erased keys from an index; see `IndexWorker.remove_erased`."""
         return self._worker.remove_erased(plan, stopping)
+
+    def warning(self) -> str:
+        """Return that indexes lack records of their topics, and the remedy; "" if none does."""
+        return left_out(self.positions())
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""

@@ -324,9 +324,10 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         {AssetKind.INGEST: sources.forget, AssetKind.SINK: sinks.forget},
         definitions.require_tables,
     )
+    kafka_check = KafkaCheck(servers)
     watches = {
         "postgres": graphs.watch,
-        "kafka": Watch("kafka", KafkaCheck(servers), KAFKA_INTERVAL_S),
+        "kafka": Watch("kafka", kafka_check, KAFKA_INTERVAL_S),
         "ledger": Watch("ledger", reconciling.run, reconciling.interval_s),
     }
 
@@ -374,7 +375,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         erasures=erasures,
         gate=gate,
         graphs=graphs,
-        health=Health(watches, index.problem, partial(warning_of, settings.server)),
+        health=Health(
+            watches, index.problem, [partial(warning_of, settings.server), kafka_check.warning, index.warning]
+        ),
         index=index,
         intake=intake,
         keyring=keyring,

@@ -16,6 +16,7 @@ from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.dataplane.topics.admin import check_access
 from caraway.dataplane.topics.credentials import sign_in
 from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.topics.left_out import LeftOutLetters
 from caraway.errors import CarawayError
 from caraway.graph.wire.graphs import decode_graph
 from caraway.process.children.ending import on_request_to_end
@@ -55,6 +56,7 @@ def main() -> int:
         erased, state = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()), StateReader(database)
         erasures = TableErasures(log, erased)
         erased_rows = ErasedRows(erased, lambda commit: decode_graph(state.graph(commit)))
+        letters = LeftOutLetters(servers, "archive")
         served = ServedEncoder(erased_rows)
         follower = Follower(
             servers,
@@ -62,7 +64,7 @@ def main() -> int:
             settings.archive.seconds,
             report=reports.write,
             hides=erasures.hides,
-            encoder=lambda plan: served if plan is SERVED_PLAN else encoder_of(plan),
+            encoder=lambda plan: served if plan is SERVED_PLAN else encoder_of(plan, letters.write),
             replaced_hours=settings.archive.replaced_hours,
         )
         member = Member(engine=database, group=ARCHIVES, node=f"{socket.gethostname()}:{settings.data_dir}")

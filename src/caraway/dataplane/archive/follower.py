@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from caraway.dataplane.archive.store.tables import KEPT_HOURS, ArchiveTable, Rep
 from caraway.dataplane.topics.blocks import records_in
 from caraway.dataplane.topics.connection import client_config, kafka_logger
 from caraway.dataplane.topics.erased_keys import HidesRecord
+from caraway.dataplane.topics.left_out import LeaveOut, log_left_out
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.dataplane.topics.reader import LOST_OFFSET, UNHURRIED, Message, Reading, TopicReader
 from caraway.errors import UnavailableError
@@ -73,9 +75,9 @@ class MessageEncoder(Protocol):
         ...
 
 
-def encoder_of(plan: TopicPlan) -> MessageEncoder:
-    """Return the encoder of a dataset's topic."""
-    return Encoder(plan.name, columns_of(plan.schema))
+def encoder_of(plan: TopicPlan, leave_out: LeaveOut = log_left_out) -> MessageEncoder:
+    """Return the encoder of a dataset's topic, which calls `leave_out` with records that can't be read."""
+    return Encoder(plan.name, columns_of(plan.schema), partial(leave_out, plan.dataset, plan.name))
 
 
 @dataclass(slots=True)

@@ -29,10 +29,13 @@ PRODUCING: dict[str, Any] = {"acks": "all", "enable.idempotence": True, "message
 
 
 def topics_of_step(plan: GraphPlan, body: Mapping[str, Any]) -> Iterator[tuple[str, RecordSchema]]:
-    """Yield the topics, with their schemas, whose rows the step or sink reads and writes that made a dead letter."""
+    """Yield the topics, with their schemas, whose rows the step, sink or follower handles that made a dead letter."""
     for job in plan.jobs:
         if job.job_id == body.get("job"):
             yield from ((topic.name, topic.schema) for topic in (*job.inputs, job.output))
+    for topic in plan.topics:
+        if "follower" in body and topic.name == body.get("topic"):
+            yield topic.name, topic.schema
     for sink in plan.sinks:
         if "sink" in body and sink.topic.name == body.get("topic"):
             yield sink.topic.name, sink.topic.schema

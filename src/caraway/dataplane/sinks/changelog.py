@@ -3,19 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-import structlog
-
 from caraway.dataplane.sinks.changes import Change
 from caraway.dataplane.sinks.table_state import TableState
 from caraway.dataplane.topics.blocks import is_block
 from caraway.dataplane.topics.codec import Record, RecordCodec
 from caraway.dataplane.topics.erased_keys import ErasedKeys, HidesRecord, decode_erasure, is_erasure
 from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.left_out import LeaveOut, LeftOut
 from caraway.dataplane.topics.reader import Message
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import SinkPlan
-
-LOG = structlog.get_logger(__name__)
 
 # The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/inside/records.md).
 CONTROL = b"\xc1"
@@ -24,14 +21,16 @@ CONTROL = b"\xc1"
 class Changelog:
     """Makes changes of messages, by the state of the table before them."""
 
-    def __init__(self, plan: SinkPlan, state: TableState, erased: ErasedKeys) -> None:
+    def __init__(self, plan: SinkPlan, state: TableState, erased: ErasedKeys, leave_out: LeaveOut) -> None:
         """Prepare.
 
         Args:
             plan: The sink.
             state: The rows before the first message.
             erased: The erased keys. Their rows are neither sent nor kept.
+            leave_out: Is called with records that can't be read.
         """
+        self._dataset, self._leave_out = plan.dataset.name, leave_out
         self._topic = plan.topic
         self._codec = RecordCodec(plan.topic.schema)
         self._since_us = plan.sink.since_us
@@ -45,7 +44,8 @@ class Changelog:
         Records outside of the sink's `since` and `until` are left out.
 
         Raises:
-            UnavailableError: The state can't be used, or some erased keys can't be compared.
+            UnavailableError: The state can't be used, some erased keys can't be compared, or a record that can't be
+                read can't be kept as a dead letter.
         """
         hides = self._hides()
         found: list[Change] = []
@@ -79,9 +79,8 @@ class Changelog:
                 raise InvalidInputError("it is a block of records")  # noqa: TRY301 (logged like any other)
             return self._codec.decode_value(value or b"")
         except InvalidInputError as error:
-            LOG.warning(
-                "a sink skipped a record", topic=self._topic.name, partition=partition, offset=offset, reason=str(error)
-            )
+            left_out = LeftOut(position_id(offset, partition), str(error))
+            self._leave_out(self._dataset, self._topic.name, [left_out])
             return None
 
     def _is_wanted(self, record: Record) -> bool:

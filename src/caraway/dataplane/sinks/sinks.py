@@ -22,6 +22,7 @@ from caraway.dataplane.sinks.table_state import TableState
 from caraway.dataplane.sinks.worker import LASTING, RENEWAL_S, SinkWorker
 from caraway.dataplane.sinks.writer import Check, OpenWriter, Refusal, SignIn, SinkWriter, Writing
 from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.topics.left_out import LeftOutLetters
 from caraway.dataplane.topics.letters import LetterReader
 from caraway.dataplane.topics.local_state import remove
 from caraway.dataplane.topics.producer import TopicWriter
@@ -124,6 +125,7 @@ class Sinks:
         self._letter_reader = LetterReader(bootstrap_servers)
         # The producer of dead letters, made when the first sink starts.
         self._letters: TopicWriter | None = None
+        self._left_out = LeftOutLetters(bootstrap_servers, "sink")
         self._shares = Shares(engine, WRITERS, member)
         self._wanted: Mapping[str, SinkPlan] = {}
         self._running: dict[str, _Running] = {}
@@ -145,6 +147,7 @@ class Sinks:
             self._shares.leave()
         if self._letters is not None:
             self._letters.close(STOP_S)
+        self._left_out.close()
         self._letter_reader.close()
 
     def set_plans(self, sinks: Iterable[SinkPlan]) -> None:
@@ -232,6 +235,7 @@ class Sinks:
             refuse=lambda branch, refusals: SinkLetters(
                 name, plan, Envelopes(plan, branch, self._product), letters
             ).write(refusals),
+            leave_out=self._left_out.write,
             feed=feed,
             state=lambda: TableState(self._path(name), revised=plan.topic.revised, keyed=bool(plan.topic.schema.keys)),
             right=right,

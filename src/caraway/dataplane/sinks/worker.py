@@ -22,6 +22,7 @@ from caraway.dataplane.sinks.replays import GONE, OUTDATED, REPLAYED, Again, Ask
 from caraway.dataplane.sinks.table_state import TableState
 from caraway.dataplane.sinks.writer import EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SinkWriter
 from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.topics.left_out import LeaveOut, log_left_out
 from caraway.dataplane.topics.metrics import count_letters
 from caraway.dataplane.topics.reader import Message
 from caraway.errors import UnavailableError
@@ -74,6 +75,7 @@ class SinkWorker:
         *,
         connect: Connect,
         refuse: Refuse,
+        leave_out: LeaveOut = log_left_out,
         feed: Callable[[], Feed],
         state: Callable[[], TableState],
         right: HeldLease,
@@ -90,6 +92,7 @@ class SinkWorker:
             plan: The sink.
             connect: Opens the sink.
             refuse: Writes dead letters.
+            leave_out: Writes dead letters of records that can't be read.
             feed: Opens the dataset's topic.
             state: Opens the rows of the dataset on this server's disk.
             right: The right to write the sink.
@@ -103,6 +106,7 @@ class SinkWorker:
         self._connect, self._refuse, self._feed_of, self._state_of = connect, refuse, feed, state
         self._right, self._positions, self._erased = right, positions, erased
         self._asked = asked
+        self._leave_out = leave_out
         self._clock = clock
         self.stopping = stopping or threading.Event()
         self._feed: Feed | None = None
@@ -218,7 +222,7 @@ class SinkWorker:
             # The state is ahead of what is written, so the rows before the next changes aren't known any more.
             state.clear()
         known = state.positions()
-        self._changelog = Changelog(self._plan, state, self._erased)
+        self._changelog = Changelog(self._plan, state, self._erased, self._leave_out)
         feed.start({p: known.get(p, 0) for p in partitions})
         self._ahead = []
         return writer

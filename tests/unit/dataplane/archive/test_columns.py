@@ -15,6 +15,8 @@ from caraway.dataplane.archive.store.columns import Encoder, columns_of, stored_
 from caraway.dataplane.archive.store.tables import ArchiveTable
 from caraway.dataplane.topics.blocks import block_of
 from caraway.dataplane.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.left_out import LeftOut
 from caraway.dataplane.topics.reader import Message
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
 from caraway.graph.plan.model import Column, RecordSchema
@@ -92,12 +94,13 @@ def test_deletes_and_retractions_keep_their_keys_identities_and_revisions(tmp_pa
     assert table.positions([0, 1]) == {0: 0, 1: 15}
 
 
-def test_records_that_can_t_be_read_are_counted_and_the_others_are_kept() -> None:
+def test_records_that_can_t_be_read_are_told_and_the_others_are_kept() -> None:
     codec = RecordCodec(KEYED)
     good = codec.encode_value(op=PUT, time_us=5, ingested_us=6, row=["a", 1.0])
-    encoder = Encoder("t", columns_of(KEYED))
+    told: list[LeftOut] = []
+    encoder = Encoder("t", columns_of(KEYED), told.extend)
     assert encoder.table([(b"", b"\x00", 0, 0), (b"", None, 0, 1), (codec.encode_key(["a"]), good, 0, 2)]).num_rows == 1
-    assert encoder.refused == 2
+    assert [record.position for record in told] == [position_id(0, 0), position_id(1, 0)]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from caraway.dataplane.index.reader import IndexReader
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.topics.codec import DELETE, PUT, RecordCodec
 from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.left_out import LeftOut
 from caraway.dataplane.topics.reader import Message
 from caraway.dtypes.types import DATE, DATETIME, INT, STRING, DecimalType
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.plan.model import Column, IndexKind
 from caraway.graph.windows import ContinuousWindow
@@ -34,8 +35,9 @@ def put(offset: int, row: tuple[object, ...], record_id: bytes | None = None) ->
     return Sent("a", record_id or position_id(offset, 0), b"", PUT, 10, row).message(offset)
 
 
-def test_bad_records_are_skipped_counted_and_logged(store: IndexStore, caplog: pytest.LogCaptureFixture) -> None:
-    writer = IndexWriter(store)
+def test_bad_records_are_told_and_counted_and_the_others_are_applied(store: IndexStore) -> None:
+    told: list[LeftOut] = []
+    writer = IndexWriter(store, leave_out=lambda _dataset, _topic, records: told.extend(records))
     other = RecordCodec(replace(SCHEMA, fingerprint=1))
     foreign = other.encode_value(op=PUT, time_us=0, ingested_us=0, row=["a", 1, 0.5, "1.00"])
     messages: list[Message] = [
@@ -51,12 +53,22 @@ def test_bad_records_are_skipped_counted_and_logged(store: IndexStore, caplog: p
         (b"k" * 70_000, put(9, (1, 0.5, None))[1], 0, 9),
         put(10, (1, 0.5, "1.00")),
     ]
-    with caplog.at_level(logging.WARNING):
-        applied = writer.apply(PLAN, messages)
+    applied = writer.apply(PLAN, messages)
     assert (applied.written, applied.unchanged, applied.refused) == (1, 0, 10)
-    assert "skipped topic/0@0" in caplog.text
+    assert [record.position for record in told] == [position_id(offset, 0) for offset in range(10)]
+    assert all(record.reason for record in told)
+    assert store.left_out(PLAN.asset) == 10
     assert store.offsets(PLAN.asset) == {0: 11}
     assert IndexReader(store).read(PLAN, [KEY], 100, ["count_None_None"]) == ([[1]], [True])
+
+
+def test_nothing_is_left_out_that_cannot_be_told(store: IndexStore) -> None:
+    def away(*_: object) -> None:
+        raise UnavailableError("no broker")
+
+    with pytest.raises(UnavailableError):
+        IndexWriter(store, leave_out=away).apply(PLAN, [(KEY, b"garbage", 0, 0), put(1, (1, 0.5, None))])
+    assert (store.offsets(PLAN.asset), store.left_out(PLAN.asset)) == ({}, 0)
 
 
 def test_a_version_without_a_key_is_refused(store: IndexStore) -> None:

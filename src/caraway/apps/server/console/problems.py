@@ -93,7 +93,7 @@ def _of_letters(group: Sequence[Json]) -> Problem:
     return Problem(
         what=f"{dataset}: {_counted(len(group), 'waiting dead letter')}: {group[0]['reason']}",
         remedy="Correct what sends such rows, then send them again with `caraway dead-letters replay`; rows at "
-        "which a pipeline failed need another pipeline.",
+        "which a pipeline failed need another pipeline, records that an index left out a new index.",
         since=min(filter(None, (instant(letter["at"]) for letter in group)), default=None),
         datasets=(dataset,),
         link=f"/console/dead-letters?dataset={quote(dataset)}",
@@ -175,7 +175,7 @@ def _parts(status: Json) -> Iterator[Problem]:
 
 def _warned(status: Json) -> Iterator[Problem]:
     if warning := status.get("warning"):
-        yield Problem(what=warning, remedy="docs/operate/operations.md tells more under TLS.", link="/console?")
+        yield Problem(what=warning, remedy="docs/operate/operations.md tells more.", link="/console?")
 
 
 def _engines(engines: Sequence[Json], jobs: Sequence[Json], now: datetime) -> Iterator[Problem]:

@@ -32,7 +32,7 @@ async def root(context: ServerContext, request: Request) -> HttpResponse:
 
 
 async def health(context: ServerContext, request: Request) -> HttpResponse:
-    """Return status 200 if everything works, and 503 if not, with the reasons for callers with a token."""
+    """Return status 200 if everything works, and 503 if not; callers with a token get reasons and warnings."""
     problems = context.deployment.health.problems()
     if problems and not context.deployment.gate.knows(request.headers):
         # Reasons have addresses and names of topics, and any `Host` is answered here, so a page of another site could
@@ -42,6 +42,10 @@ async def health(context: ServerContext, request: Request) -> HttpResponse:
         reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
         body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
         return json_response(body, 503)
+    if context.deployment.gate.knows(request.headers) and (
+        warning := await asyncio.to_thread(context.deployment.health.warning)
+    ):
+        return json_response({"status": "ok", "warning": warning})
     return json_response({"status": "ok"})
 
 

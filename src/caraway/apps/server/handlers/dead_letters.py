@@ -139,6 +139,11 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
                 "writes what the dataset has: leave the row out"
             )
         return await _replay_change(context, request, dead_letter, served)
+    if "follower" in dead_letter.body:
+        raise InvalidInputError(
+            f"dead letter {dead_letter.id} is of a record that is on its topic, and that the "
+            f"{dead_letter.body['follower']} couldn't read or apply: an index that is built anew reads it again"
+        )
     if endpoint is None:
         raise InvalidInputError(
             f"dead letter {dead_letter.id} is of a pipeline's step, whose row isn't one that was logged: "
@@ -325,6 +330,8 @@ def _summary(dead_letter: Letter) -> Json:
     origin = f"{body.get('webhook')}/{body.get('endpoint')}" if "webhook" in body else f"job {body.get('job')}"
     if "sink" in body:
         origin = f"{body['sink']} {body.get('partition')}/{body.get('offset')}"
+    if "follower" in body:
+        origin = f"{body['follower']} {body.get('position')} of {body.get('topic')}"
     if "source" in body:
         known = {"dataset", "topic", "source", "reason", "row", "time"}
         origin = " ".join([str(body["source"]), *(f"{name} {body[name]}" for name in body if name not in known)])

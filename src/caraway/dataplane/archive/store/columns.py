@@ -6,18 +6,19 @@ whose names begin with an underscore.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import structlog
 
 from caraway.dataplane.topics.blocks import is_block, split
 from caraway.dataplane.topics.codec import Record, RecordCodec
 from caraway.dataplane.topics.erased_keys import HidesRecord
-from caraway.dataplane.topics.identity import position_id, spelled
+from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.left_out import LeftOut, log_left_out
 from caraway.dataplane.topics.reader import Message
 from caraway.dtypes.frames import arrow_array
 from caraway.dtypes.types import (
@@ -36,12 +37,8 @@ from caraway.dtypes.values import arrow_type
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import RecordSchema
 
-LOG = structlog.get_logger(__name__)
-
 # The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/inside/records.md).
 CONTROL = b"\xc1"
-# The most unreadable records of a batch for each of which a warning is logged; further ones are only counted.
-LOGGED_REFUSALS = 5
 
 TIME_TYPE = pa.timestamp("us", tz="UTC")
 
@@ -126,22 +123,27 @@ def _variable(kind: pa.DataType) -> pa.DataType:
 class Encoder:
     """Makes Arrow tables of the messages of a topic."""
 
-    def __init__(self, topic: str, columns: TableColumns) -> None:
-        """Encode messages of `topic` in the columns of its table."""
-        self._topic = topic
+    def __init__(
+        self, topic: str, columns: TableColumns, leave_out: Callable[[Sequence[LeftOut]], object] | None = None
+    ) -> None:
+        """Encode messages of `topic` in the columns of its table.
+
+        `leave_out` is called with records that can't be read; without it they are only logged.
+        """
+        self._leave_out = leave_out or partial(log_left_out, "", topic)
         self.columns = columns
         self._codec = RecordCodec(columns.schema)
         self._arrays = [_array(column.dtype) for column in columns.schema.columns]
         names = [column.name for column in columns.schema.columns]
         self._key_positions = [names.index(key.name) for key in columns.schema.keys]
         self._puts_only = True
-        self.refused = 0
-        """The number of records that couldn't be read, and were left out."""
+        # The records of a call of `table` that can't be read.
+        self._left_out: list[LeftOut] = []
 
     def table(self, messages: Sequence[Message], hides: HidesRecord | None = None) -> pa.Table:
         """Return the records of messages, without those that `hides` is true of.
 
-        Messages without a row are left out; so are unreadable ones, with a log.
+        Messages without a row are left out; so are unreadable ones, which are told first.
         """
         by_key = None if hides is None else hides.key
         kept = [
@@ -149,7 +151,10 @@ class Encoder:
             for message in messages
             if message[0] is None or not (message[0][:1] == CONTROL or (by_key is not None and by_key(message[0])))
         ]
+        self._left_out = []
         decoded = self._decoded(kept)
+        if self._left_out:
+            self._leave_out(self._left_out)
         table = self._encoded(kept, decoded)
         if hides is not None and hides.row is not None:
             rows = [record.row for record in chain.from_iterable(decoded)]
@@ -158,22 +163,22 @@ class Encoder:
 
     def _decoded(self, messages: Sequence[Message]) -> list[list[Record]]:
         """Return the records of each message, all of which have a row."""
-        decode, logged = self._codec.decode_message, self.refused + LOGGED_REFUSALS
+        decode = self._codec.decode_message
         decoded = []
         for message in messages:
             if not self._puts_only:
-                decoded.append(list(self._one_by_one(message, logged)))
+                decoded.append(list(self._one_by_one(message)))
                 continue
             try:
                 decoded.append(decode(message[1] or b""))
             except InvalidInputError:
                 # This is a record that isn't a put, or something unreadable.
-                decoded.append(records := list(self._one_by_one(message, logged)))
+                decoded.append(records := list(self._one_by_one(message)))
                 # A topic that has one retraction has many, and each would be decoded twice.
                 self._puts_only = not records
         return decoded
 
-    def _one_by_one(self, message: Message, logged: int) -> Iterator[Record]:
+    def _one_by_one(self, message: Message) -> Iterator[Record]:
         key, value, partition, offset = message[0], message[1] or b"", message[2], message[3]
         try:
             parts = split(value) if is_block(value) else [value]
@@ -184,10 +189,7 @@ class Encoder:
                 record = self._codec.decode_value(part)
                 yield record if record.row is not None else self._with_key(record, key)
             except InvalidInputError as error:
-                self.refused += 1
-                if self.refused <= logged:
-                    position = spelled(position_id(offset, partition, number))
-                    LOG.warning("the archive skipped a record", topic=self._topic, position=position, reason=str(error))
+                self._left_out.append(LeftOut(position_id(offset, partition, number), str(error)))
 
     def _with_key(self, record: Record, key: bytes | None) -> Record:
         """Return a retraction without a row with one that has the columns of its Kafka key."""

@@ -23,6 +23,7 @@ from caraway.dataplane.index.storage.database import DamagedError
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.topics.blocks import is_block, records_in
 from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.topics.left_out import LeaveOut, LeftOut, log_left_out
 from caraway.dataplane.topics.reader import LOST_OFFSET, Message, Past, Reading, TopicReader
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.plan.model import IndexPlan
@@ -36,6 +37,8 @@ POLL_S = 0.1
 # The seconds before another attempt if a topic doesn't exist yet, a broker doesn't answer, or the disk of the database
 # is full.
 RETRY_S = 0.5
+# The attempts to apply a record for which there is no memory. It isn't to blame, and there may be some again soon.
+ATTEMPTS_WITHOUT_MEMORY = 20
 # The number of messages after which the average number of records in a message hardly depends on earlier ones.
 AVERAGED_MESSAGES = 200
 
@@ -114,7 +117,7 @@ class Tail:
     other indexes, or one whose topic has a backlog. A tail without it goes back to the earlier offsets, and processes
     backlogs itself. `reading` are the consumer's settings, and `holds` returns whether a partition is read. `past_of`
     returns the messages of an index's topic that the broker may not have any more. `note_arrivals` is called with the
-    arrivals of markers that are read.
+    arrivals of markers that are read, and `leave_out` with records that can't be applied.
     """
 
     def __init__(
@@ -131,13 +134,14 @@ class Tail:
         holds: Callable[[int], bool] = every_partition,
         past_of: PastOf = without_past,
         note_arrivals: NoteArrivals | None = None,
+        leave_out: LeaveOut = log_left_out,
     ) -> None:
         self._name = name
         self._holds = holds
         self._past_of = past_of
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        self._writer = IndexWriter(store, erased=erased, note_arrivals=note_arrivals)
+        self._writer = IndexWriter(store, erased=erased, note_arrivals=note_arrivals, leave_out=leave_out)
         self._send: Send = emission_writer.send
         self._emissions: dict[bytes, Emission] = {}
         self._when_caught_up = when_caught_up
@@ -289,6 +293,7 @@ class Tail:
                 LOGGER.exception("%s can't be indexed", subscription.plan.dataset)
                 continue
             stored = self._store.offsets(subscription.plan.asset)
+            subscription.refused = self._store.left_out(subscription.plan.asset)
             subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
             joining.append(subscription)
         # The subscription with the greatest offsets comes first. The tail reads the topic from there, and `_join`
@@ -392,12 +397,15 @@ class Tail:
         subscription.next = reached
 
     def _apply_part(self, subscription: Subscription, messages: list[Message]) -> bool:
-        """Apply records; retry while the database refuses, and skip records that can't be applied at all.
+        """Apply records; retry while the database or the broker refuses, and leave out what can't be applied at all.
 
         Returns False if the thread is to stop.
         """
+        singly = False
         while not self._stopping.is_set():
             try:
+                if singly:
+                    return self._apply_singly(subscription, messages)
                 applied = self._writer.apply(subscription.plan, messages)
                 subscription.count(applied)
                 subscription.note_blocks(len(messages), applied)
@@ -408,8 +416,7 @@ class Tail:
                 self._stopping.wait(RETRY_S)
             except Exception:
                 LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)
-                self._apply_singly(subscription, messages)
-                return True
+                singly = True
             else:
                 return True
         return False
@@ -445,28 +452,46 @@ class Tail:
                 return
             self._stopping.wait(RETRY_S)
 
-    def _apply_singly(self, subscription: Subscription, messages: list[Message]) -> None:
+    def _apply_singly(self, subscription: Subscription, messages: list[Message]) -> bool:
+        """Apply records one by one, and leave out those that fail; return False if the thread is to stop.
+
+        Raises `UnavailableError` if the database or the broker refuses. It may be called again then.
+        """
         plan = subscription.plan
         for message in messages:
-            if is_block(message[1]):
-                for single in singles_of(message):
-                    self._apply_one(subscription, message, partial(self._writer.apply_single, plan, single))
-                self._writer.skip(plan, message)
-            elif not self._apply_one(subscription, message, partial(self._writer.apply, plan, [message])):
-                self._writer.skip(plan, message)
-
-    @staticmethod
-    def _apply_one(subscription: Subscription, message: Message, apply: Callable[[], Applied]) -> bool:
-        """Apply a record of a message; return whether that succeeded. A record that fails is counted as refused."""
-        try:
-            subscription.count(apply())
-        except UnavailableError:
-            raise
-        except Exception:
-            LOGGER.exception("skipped a record of %s/%d@%d", subscription.plan.topic, message[2], message[3])
-            subscription.refused += 1
-            return False
+            left_out: list[LeftOut] = []
+            in_block = is_block(message[1])
+            for single in singles_of(message):
+                apply = partial(self._writer.apply, plan, [message])
+                reason = self._apply_one(
+                    subscription, partial(self._writer.apply_single, plan, single) if in_block else apply
+                )
+                if self._stopping.is_set():
+                    return False
+                if reason:
+                    left_out.append(LeftOut(single[2], reason))
+            if in_block or left_out:
+                self._writer.skip(plan, message, left_out)
+                subscription.refused += len(left_out)
         return True
+
+    def _apply_one(self, subscription: Subscription, apply: Callable[[], Applied]) -> str:
+        """Apply a record of a message; return "" if that succeeded, or else why it didn't."""
+        for _ in range(ATTEMPTS_WITHOUT_MEMORY):
+            try:
+                subscription.count(apply())
+            except UnavailableError:
+                raise
+            except MemoryError:
+                LOGGER.exception("there is no memory for a record of %s; trying again", subscription.plan.topic)
+                if self._stopping.wait(RETRY_S):
+                    break
+            except Exception as error:
+                LOGGER.exception("a record of %s can't be applied", subscription.plan.topic)
+                return f"the index can't apply it: {type(error).__name__}: {error}"
+            else:
+                return ""
+        return "the index has no memory to apply it"
 
     def _wait(self, topic: str, reason: str) -> None:
         """Try again later to read a topic whose past isn't there."""

@@ -17,6 +17,7 @@ from caraway.dataplane.index.records.removal import compact, known_erasures, mar
 from caraway.dataplane.index.storage.database import DamagedError
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.topics.erased_keys import ErasedKeys, Hides
+from caraway.dataplane.topics.left_out import LeftOutLetters
 from caraway.errors import UnavailableError
 from caraway.graph.erase_keys import Erasure
 from caraway.graph.plan.model import IndexKind, IndexPlan
@@ -44,8 +45,9 @@ class IndexStatus:
     """The progress of an index.
 
     `lag` is about how many records on the topic aren't in the index (None: not known yet), estimated from the number of
-    messages and the average number of records in the last ones, `records_per_message`. `written`, `unchanged` and
-    `refused` (couldn't be read) count records since the start; `newest_ingested_us` is their greatest ingestion time.
+    messages and the average number of records in the last ones, `records_per_message`. `written` and `unchanged` count
+    records since the start, of which `newest_ingested_us` is the greatest ingestion time. `refused` counts the records
+    that the index has left out since it began, as it couldn't read or apply them; they are dead letters.
     `unsent` is true while rows of aggregates for jobs may wait in the database (see `Subscription`); otherwise the rows
     that follow from the records up to `offsets` are on their topic.
     """
@@ -72,7 +74,7 @@ class IndexWorker:
     to a second thread until hardly any of its records wait, so that it doesn't delay the others. An index that is added
     to a topic already followed catches up in the second thread too, so that the live tail needn't go back.
 
-    While a broker is away the threads wait for it; a record that can't be read is logged, counted and skipped. A
+    While a broker is away the threads wait for it; a record that can't be read or applied becomes a dead letter. A
     database that turns out damaged is replaced without a restart, and read again once the new one has caught up.
     """
 
@@ -105,6 +107,7 @@ class IndexWorker:
         # The subscriptions of the current plans, by asset. One that is being handed over is in neither tail meanwhile.
         self._subscriptions: dict[bytes, Subscription] = {}
         self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
+        self._letters = LeftOutLetters(bootstrap_servers, "index")
         self._behind, self._live = self._tails()
         self._repairing = Recurring("index-repair", self.repair, REPAIR_INTERVAL_S)
 
@@ -123,6 +126,7 @@ class IndexWorker:
                 holds=holds,
                 past_of=self._past_of,
                 note_arrivals=self._note_arrivals,
+                leave_out=self._letters.write,
             ),
             Tail(
                 "live",
@@ -133,6 +137,7 @@ class IndexWorker:
                 erased=erased,
                 holds=holds,
                 note_arrivals=self._note_arrivals,
+                leave_out=self._letters.write,
             ),
         )
 
@@ -151,6 +156,7 @@ class IndexWorker:
         self._behind.stop(timeout_s)
         self._live.stop(timeout_s)
         self._emission_writer.close()
+        self._letters.close()
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""
@@ -366,6 +372,21 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
             )
         found[status.asset] = status
     return list(found.values())
+
+
+def left_out(statuses: Sequence[IndexStatus]) -> str:
+    """Return that indexes lack records of their topics, and the remedy; "" if none does."""
+    lacking = {status.dataset: status.refused for status in statuses if status.refused}
+    if not lacking:
+        return ""
+    return (
+        f"indexes left out records that they couldn't read or apply ({_listed(lacking)}); dead letters tell which and "
+        "why. Once that is repaired, delete the folder `index` of the data folder, so that the server builds it anew"
+    )
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{dataset}: {count}" for dataset, count in sorted(counts.items()))
 
 
 def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:

@@ -1,6 +1,5 @@
 """Writing batches of records to the index, so that repeated delivery changes nothing (docs/inside/records.md)."""
 
-import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -15,16 +14,12 @@ from caraway.dataplane.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.dataplane.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.dataplane.topics.blocks import is_block, split
 from caraway.dataplane.topics.erased_keys import ErasedKeys, Hides, decode_erasure, is_erasure
-from caraway.dataplane.topics.identity import position_id, position_ids, spelled
+from caraway.dataplane.topics.identity import position_id, position_ids
+from caraway.dataplane.topics.left_out import LeaveOut, LeftOut, log_left_out
 from caraway.dataplane.topics.markers import ARRIVAL_KEY, is_marker
 from caraway.dataplane.topics.reader import Message
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import IndexKind, IndexPlan
-
-LOGGER = logging.getLogger(__name__)
-
-# The most unreadable records of a batch for each of which a warning is logged; further ones are only counted.
-LOGGED_REFUSALS = 5
 
 # Is called with the arrivals of markers (`caraway.dataplane.topics.markers`) that were read from a topic.
 NoteArrivals = Callable[[str, Sequence[Message]], object]
@@ -42,13 +37,15 @@ class IndexWriter:
         cached_tiles: int = CACHED_TILES,
         erased: ErasedKeys | None = None,
         note_arrivals: NoteArrivals | None = None,
+        leave_out: LeaveOut = log_left_out,
     ) -> None:
         """Write to `store`, keeping up to `cached_tiles` tiles decoded.
 
         Rows of `erased` keys are left out. `note_arrivals` is called with arrivals of markers before the batch with
-        them is written.
+        them is written. `leave_out` is called with records that can't be taken before the batch behind them is written.
         """
         self._store = store
+        self._leave_out = leave_out
         self._note_arrivals = note_arrivals
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._tiles = TileCache(store, cached_tiles)
@@ -57,17 +54,19 @@ class IndexWriter:
     def apply(self, plan: IndexPlan, messages: Sequence[Message]) -> Applied:
         """Apply the records of messages of the plan's topic, in one write together with the offsets behind them.
 
-        A record that can't be read is logged, counted and left out. Applying a record again changes nothing. Rows of
-        erased keys add nothing; earlier rows of these keys are removed by `caraway.dataplane.index.records.removal`.
+        A record that can't be read is counted, given to `leave_out` and left out. Applying a record again changes
+        nothing. Rows of erased keys add nothing; earlier rows of these keys are removed by
+        `caraway.dataplane.index.records.removal`.
 
         Raises `UnavailableError` if the database is damaged or refuses; nothing was written to it then.
         """
         feed, reader = self._feed(plan)
         applied = Applied()
+        left_out: list[LeftOut] = []
         batch = self._store.batch()
-        erasures = [value for key, value, _, _ in messages if is_erasure(key)]
+        erasures = [message for message in messages if is_erasure(message[0])]
         if erasures:
-            self._note(plan, erasures, batch)
+            left_out += self._note(plan, erasures, batch)
         rows = [m for m in messages if m[0] is None or not (is_erasure(m[0]) or is_marker(m[0]))]
         if self._note_arrivals is not None and len(rows) + len(erasures) < len(messages):
             arrivals = [message for message in messages if message[0] == ARRIVAL_KEY]
@@ -78,9 +77,10 @@ class IndexWriter:
             records = reader.read(rows)
         if records is None:
             singles = [single for message in rows for single in singles_of(message)]
-            records = self._read(plan, singles, applied)
+            records = self._read(plan, singles, left_out)
         for partition, offset in _behind(messages).items():
             self._store.put_offset(batch, plan.asset, partition, offset)
+        self._add_left_out(plan, left_out, batch, applied)
         self._write(feed, records, batch, applied)
         return applied
 
@@ -88,9 +88,23 @@ class IndexWriter:
         """Apply one record of a block, without the offset behind it; otherwise like `apply`."""
         applied = Applied()
         feed, _ = self._feed(plan)
-        delivered = self._read(plan, [single], applied)
-        self._write(feed, delivered, self._store.batch(), applied)
+        left_out: list[LeftOut] = []
+        delivered = self._read(plan, [single], left_out)
+        batch = self._store.batch()
+        self._add_left_out(plan, left_out, batch, applied)
+        self._write(feed, delivered, batch, applied)
         return applied
+
+    def _add_left_out(
+        self, plan: IndexPlan, left_out: Sequence[LeftOut], batch: WriteBatch, applied: Applied | None = None
+    ) -> None:
+        """Have records kept that are left out, and count them."""
+        if not left_out:
+            return
+        self._leave_out(plan.dataset, plan.topic, left_out)
+        self._store.add_left_out(batch, plan.asset, len(left_out))
+        if applied is not None:
+            applied.refused += len(left_out)
 
     def _write(self, feed: Feed, records: Puts | Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
         """Apply records, and write what they change together with the rest of the batch."""
@@ -99,6 +113,7 @@ class IndexWriter:
                 applied.newest_ingested_us = records.newest_ingested_us
                 feed.put(records, batch, applied)
             else:
+                applied.newest_ingested_us = max((d.record.ingested for d in records), default=0)
                 feed.apply(records, batch, applied)
             self._tiles.flush(batch)
             self._store.write(batch)
@@ -112,8 +127,8 @@ class IndexWriter:
             return None
         return self._erased.hides(plan.topic, plan.schema.keys, strict=False)
 
-    def _read(self, plan: IndexPlan, singles: Sequence[Single], applied: Applied) -> list[Delivered]:
-        """Return the records that can be read."""
+    def _read(self, plan: IndexPlan, singles: Sequence[Single], left_out: list[LeftOut]) -> list[Delivered]:
+        """Return the records that can be read, and add the others to `left_out`."""
         feed, _ = self._feed(plan)
         hides = self._hides(plan)
         delivered: list[Delivered] = []
@@ -122,15 +137,11 @@ class IndexWriter:
                 # A record without a value is decoded as empty bytes, which fails like any other invalid bytes.
                 record = feed.read(key, value or b"", position)
             except InvalidInputError as error:
-                applied.refused += 1
-                if applied.refused <= LOGGED_REFUSALS:
-                    LOGGER.warning("skipped %s/%s: %s", plan.topic, spelled(position), error)
+                left_out.append(LeftOut(position, str(error)))
                 continue
             if hides is not None and hides(record.key):
                 record = msgspec.structs.replace(record, erased=True)
             delivered.append(record)
-        if delivered:
-            applied.newest_ingested_us = max(d.record.ingested for d in delivered)
         return delivered
 
     def prepare(self, plan: IndexPlan) -> None:
@@ -138,9 +149,13 @@ class IndexWriter:
         self._feeds.pop(plan.asset, None)
         self._feed(plan)
 
-    def skip(self, plan: IndexPlan, message: Message) -> None:
-        """Skip a record: write only the offset behind it."""
+    def skip(self, plan: IndexPlan, message: Message, left_out: Sequence[LeftOut] = ()) -> None:
+        """Skip a message, of which these records are left out: have them kept, and write the offset behind it.
+
+        Raises `UnavailableError` like `apply`.
+        """
         batch = self._store.batch()
+        self._add_left_out(plan, left_out, batch)
         self._store.put_offset(batch, plan.asset, message[2], message[3] + 1)
         self._store.write(batch)
 
@@ -154,19 +169,26 @@ class IndexWriter:
         self._tiles.discard()
         self._store.drop(asset)
 
-    def _note(self, plan: IndexPlan, values: Sequence[bytes | None], batch: WriteBatch) -> None:
-        """Store erasures of keys, whose entries are to be removed; an index that emits rows keeps its entries."""
-        for value in values:
+    def _note(self, plan: IndexPlan, messages: Sequence[Message], batch: WriteBatch) -> list[LeftOut]:
+        """Store erasures of keys, whose entries are to be removed, and return those that can't be read.
+
+        An index that emits rows keeps its entries.
+        """
+        left_out: list[LeftOut] = []
+        for _, value, partition, offset in messages:
             try:
                 erasure = decode_erasure(value)
-            except InvalidInputError:
-                LOGGER.exception("skipped a record on %s", plan.topic)
+            except InvalidInputError as error:
+                left_out.append(
+                    LeftOut(position_id(offset, partition), f"it is an erasure that can't be read: {error}")
+                )
                 continue
             # The index finds entries by their keys only. If a key was erased by another column, it is built anew.
             by_key = {key.name for key in plan.schema.keys} >= set(erasure.columns)
             if by_key and plan.emits is None:
                 note_erasure(plan.asset, erasure, batch)
                 self._erased.add(plan.topic, [erasure])
+        return left_out
 
     def _feed(self, plan: IndexPlan) -> tuple[Feed, ColumnReader | None]:
         """Return the feed of an index, and the reader of records in columns if they are never revised."""

@@ -126,6 +126,11 @@ def offset_key(asset: bytes, partition: int) -> bytes:
     return META + b"offset" + asset + partition.to_bytes(4)
 
 
+def left_out_key(asset: bytes) -> bytes:
+    """Return the key of the number of records that an asset left out, because it couldn't take them."""
+    return META + b"leftout-" + asset
+
+
 def inverted(data: bytes) -> bytes:
     """Return the bitwise complement, which has the opposite order for equal lengths."""
     length = len(data)

@@ -19,6 +19,7 @@ from caraway.dataplane.index.storage.keys import (
     META,
     after,
     emission_key,
+    left_out_key,
     max_event_time_key,
     newest_input_key,
     offset_key,
@@ -172,6 +173,7 @@ def removal_of(asset: bytes) -> WriteBatch:
     batch.delete(max_event_time_key(asset))
     batch.delete(emission_key(asset))
     batch.delete(newest_input_key(asset))
+    batch.delete(left_out_key(asset))
     return batch
 
 

@@ -11,7 +11,7 @@ from rocksdict import Cache, DbClosedError, RdictIter, WriteBatch
 
 from caraway.dataplane.index.storage.database import MEBIBYTE, TRANSLATED, scan_database
 from caraway.dataplane.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
-from caraway.dataplane.index.storage.keys import META, after, offset_key
+from caraway.dataplane.index.storage.keys import META, after, left_out_key, offset_key
 from caraway.dataplane.index.storage.repair import (
     DatabaseFolder,
     Restore,
@@ -125,6 +125,14 @@ class IndexStore:
     def put_offset(self, batch: WriteBatch, asset: bytes, partition: int, offset: int) -> None:
         """Add to `batch` that the asset accounts for its topic's partition up to `offset`, exclusive."""
         batch.put(offset_key(asset, partition), offset.to_bytes(8))
+
+    def left_out(self, asset: bytes) -> int:
+        """Return how many records the asset left out since its data begin, because it couldn't take them."""
+        return int.from_bytes(self.get(left_out_key(asset)) or b"")
+
+    def add_left_out(self, batch: WriteBatch, asset: bytes, records: int) -> None:
+        """Add to `batch` that the asset left out so many more records. Only the writer of the asset may call this."""
+        batch.put(left_out_key(asset), (self.left_out(asset) + records).to_bytes(8))
 
     def assets(self) -> set[bytes]:
         """Return the assets that have offsets, that is, data."""
