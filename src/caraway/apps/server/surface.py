@@ -119,6 +119,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         offline.cancel_offline,
         READ_DATA,
         answer=offline.OfflineAnswer,
+        recorded=True,
         refusals=(404,),
     ),
     Endpoint("GET", f"{API}/query_offline/list", offline.list_offline, READ_DATA, answer=offline.OfflineList),

@@ -61,7 +61,9 @@ async def archive(context: ServerContext, request: Request) -> HttpResponse:
     archived = archived_topics([served.plan]).items()
     topics = {name: topic for name, topic in archived if topic.dataset in seen} | {SERVED_PLAN.name: SERVED_PLAN}
     reports = await asyncio.to_thread(deployment.archive_reports.all)
-    ends = await asyncio.to_thread(TopicEnds(deployment.bootstrap_servers).ends, topics)
+    # A table that was never written has no position that could be compared with the end of its topic.
+    written = topics.keys() & reports.keys()
+    ends = await asyncio.to_thread(TopicEnds(deployment.bootstrap_servers).ends, written) if written else {}
     return json_response(msgspec.to_builtins(ArchiveAnswer(request.branch, answered(topics.values(), reports, ends))))
 
 

@@ -6,9 +6,13 @@ from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given
 from caraway.apps.server.pages.session import form_of
+from caraway.errors import InvalidInputError
 from caraway.state.permissions import Mode
 
 LISTED = 50
+# The changes of a branch that a page can make: the target of the API, and the member of its body that has the name of
+# the commit or branch whose definitions are committed again.
+CHANGES = {"roll_back": "commit_id", "promote": "source"}
 
 
 async def branches(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
@@ -44,7 +48,28 @@ async def diff(context: PageContext, request: Request[Any, Any]) -> HttpResponse
 
 
 async def preview(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
-    """Return the page with what going back to a commit would do; nothing is done."""
-    name = form_of(request.body, request.headers).get("name", "")
-    found = await context.ask(request, "roll_back", query_string="preview=true", commit_id=name)
-    return context.page(request, "preview.html", name=name, summary=found["summary"])
+    """Return the page with what a rollback or a promotion would do, which asks whether to do it; nothing is done."""
+    return await _changed(context, request, preview=True)
+
+
+async def change(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
+    """Go back to a commit, or promote a branch, and return the page with what that did."""
+    return await _changed(context, request, preview=False)
+
+
+async def _changed(context: PageContext, request: Request[Any, Any], *, preview: bool) -> HttpResponse:
+    fields = form_of(request.body, request.headers)
+    target, name = fields.get("target", ""), fields.get("name", "")
+    if target not in CHANGES:
+        raise InvalidInputError(f"target is {target[:40]!r}; one of these is expected: {', '.join(CHANGES)}")
+    query_string = f"preview={str(preview).lower()}"
+    found = await context.ask(request, target, query_string=query_string, **{CHANGES[target]: name})
+    return context.page(
+        request,
+        "preview.html",
+        target=target,
+        name=name,
+        summary=found["summary"],
+        commit_id=found["commit_id"],
+        preview=preview,
+    )

@@ -22,7 +22,9 @@ from caraway.state.permissions import ANYBODY
 MAX_CATALOGUES = 8
 # The pages that show how something is now, and have no form whose entries would be lost, are loaded again by themselves
 # after so many seconds. An address may choose how many, or that its page isn't.
-LIVE = frozenset(f"{HOME}{page}" for page in ("", "/dataset", "/feature", "/job", "/source", "/sink", "/quality"))
+LIVE = frozenset(
+    f"{HOME}{page}" for page in ("", "/dataset", "/feature", "/job", "/source", "/sink", "/quality", "/jobs")
+)
 REFRESH = {"": 60, "60": 60, "10": 10, "off": None}
 
 

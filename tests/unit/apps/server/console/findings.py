@@ -115,6 +115,21 @@ class Drift:
 class Skew:
     """The findings of the skew watch: some values of the mean moisture weren't indexed when they were served."""
 
+    sample = SkewSample(
+        branch="main",
+        partition=0,
+        offset=0,
+        feature="State.mean",
+        commit="a" * 32,
+        finding=Finding.NOT_INDEXED,
+        served_at=NOW,
+        at=NOW,
+        query=1,
+        row=0,
+        served="0.25",
+        recomputed="<0.5>",
+    )
+
     def __init__(self) -> None:
         counts = {Finding.SAME: 890, Finding.NOT_INDEXED: 110, Finding.LATE_DATA: 7}
         late = {Finding.SAME: 10, Finding.LATE_DATA: 10}
@@ -128,8 +143,7 @@ class Skew:
         return self.found if branch == "main" else []
 
     def samples(self, _branch: str, _since: datetime, _features: Collection[str], limit: int) -> list[SkewSample]:
-        assert limit == 0
-        return []
+        return [self.sample] if limit else []
 
 
 class Profiles:
@@ -205,6 +219,12 @@ class Explanations:
         if query_id not in self.queries:
             raise UnknownEntityError(f"there is no offline query {query_id!r}")
         return self.queries[query_id]
+
+    def of_branch(self, branch: str) -> list[OfflineQuery]:
+        return [query for query in self.queries.values() if query.branch == branch]
+
+    def cancel(self, query_id: str) -> None:
+        self.queries[query_id] = msgspec.structs.replace(self.get(query_id), cancelled=True)
 
     def wake(self) -> None:
         for query in self.queries.values():

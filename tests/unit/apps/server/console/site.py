@@ -215,7 +215,11 @@ def site(
     def roll_back(commit_id: str, *, preview: bool, approve: Any, **_: Any) -> Any:
         approve([(spec.name, spec.metadata.tags) for spec in graph.datasets])
         rolled_back.append(f"{commit_id} {preview}")
-        return MADE(summary=["Pots: <changed>"], commit_id=None)
+        return MADE(summary=["Pots: <changed>"], commit_id=None if preview else "c" * 32)
+
+    def promoted(asked: Any, *, branch: str, approve: Any, **_: Any) -> Any:
+        assert (asked.message, branch) == ("promote dev", "main")
+        return roll_back("dev", preview=asked.preview, approve=approve)
 
     # The other branch lacks the last dataset.
     graphs = {"a" * 32: graph, "b" * 32: replace(graph, datasets=graph.datasets[:-1])}
@@ -233,9 +237,10 @@ def site(
         gate=gate,
         access=accounts if tokens else None,
         audit=audit,
-        control=MADE(commits=MADE(roll_back=roll_back)),
+        control=MADE(commits=MADE(roll_back=roll_back, commit=promoted)),
         drift=drift,
         drift_false_alarms=0.001,
+        archive_reports=MADE(all=dict),
         offline_queries=explanations,
         offline_runner=explanations,
         objects=explanations,

@@ -74,6 +74,11 @@ ADDRESSES = {
     "/console/drift?dataset=Pots&hours=24&reference=previous": "the hours before",
     "/console/why": "Why has a feature its value?",
     "/console/why?feature=State.mean": "Tap.pot",
+    "/console/jobs": "Engines, which run the jobs",
+    "/console/archive": "not written yet",
+    "/console/offline": "Nothing was asked yet",
+    "/console/skew": "not yet indexed",
+    "/console/skew?feature=State.species&hours=168": "late data",
     "/console/tokens": "account119",
     "/console/tokens?page=3": "account0",
     "/console/roles": "read-definition",
@@ -84,7 +89,10 @@ ADDRESSES = {
     "/console/sign-in": "Token",
 }
 # The pages that show data, those that show data only, and those for people who may do everything.
-OF_DATA = {f"/console/{name}" for name in ("dead-letters", "dead-letter", "query", "quality", "drift", "why")}
+OF_DATA = {
+    f"/console/{name}"
+    for name in ("dead-letters", "dead-letter", "query", "quality", "drift", "why", "offline", "skew")
+}
 OF_ADMINISTRATORS = {"/console/tokens", "/console/roles", "/console/audit"}
 FORM_CODE = re.compile(r'name="code" value="([0-9a-f]{64})"')
 
@@ -491,14 +499,39 @@ def test_only_who_may_do_everything_changes_tokens(console: Site, role: str) -> 
     assert (len(console.accounts.made), console.accounts.made[0].revoked_at) == (120, None)
 
 
-def test_going_back_is_only_previewed(console: Site) -> None:
-    form = {"name": "b" * 32, "code": form_code(console)}
+@pytest.mark.parametrize(("target", "name"), [("roll_back", "b" * 32), ("promote", "dev")])
+def test_a_branch_is_changed_after_a_question(console: Site, target: str, name: str) -> None:
+    form = {"target": target, "name": name, "code": form_code(console)}
     page = console.post("/console/preview", form)
     assert (page.status, "Pots: &lt;changed&gt;" in page.text) == (200, True)
-    assert (console.rolled_back, console.recorded) == ([f"{'b' * 32} True"], ["roll_back"])
-    assert console.post("/console/preview", {**form, "code": ""}).status == 403
-    assert console.post("/console/preview", {**form, "code": form_code(console, "reader")}, "reader").status == 403
-    assert len(console.rolled_back) == 1
+    assert 'action="/console/change"' in page.text
+    assert "Nothing was done yet" in page.text
+    assert (console.rolled_back, console.recorded) == ([f"{name} True"], [target])
+    done = console.post("/console/change", form)
+    assert (done.status, f'href="/console/commit?name={"c" * 32}"' in done.text) == (200, True)
+    assert (console.rolled_back, console.recorded) == ([f"{name} True", f"{name} False"], [target] * 2)
+    for path in ("/console/preview", "/console/change"):
+        assert console.post(path, {**form, "code": ""}).status == 403
+        assert console.post(path, {**form, "code": form_code(console, "reader")}, "reader").status == 403
+        assert console.post(path, {**form, "target": "erase"}).status == 400
+    assert len(console.rolled_back) == 2
+
+
+def test_an_offline_query_is_cancelled_after_a_question(console: Site) -> None:
+    console.explanations.is_busy = True
+    console.post("/console/why", {"feature": "State.mean", "inputs": '{"Tap.pot": 1}', "code": form_code(console)})
+    (name,) = console.explanations.queries
+    page = Structure(console.get("/console/offline").text)
+    assert page.faults == []
+    assert name in page.text
+    assert "Yes, end this query" in page.text
+    form = {"name": name, "code": form_code(console)}
+    assert console.post("/console/offline/cancel", {**form, "code": ""}).status == 403
+    assert not console.explanations.get(name).cancelled
+    assert "ends behind the part" in console.post("/console/offline/cancel", form).text
+    assert console.explanations.get(name).cancelled
+    assert "cancel_offline" in console.recorded
+    assert name not in console.get("/console/offline", "limited").text
 
 
 def test_differences_are_those_that_one_may_read(console: Site) -> None:
