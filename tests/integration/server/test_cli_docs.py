@@ -46,7 +46,7 @@ def test_the_page(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.Mon
                 printed[:] = [runner.invoke(app, arguments).output]
                 return matches(printed[0], shown)
 
-            if arguments[0] in {"query", "lookup", "datasets", "describe", "freshness"}:
+            if arguments[0] in {"query", "lookup", "datasets", "features", "describe", "freshness"}:
                 # Rows are served, and datasets measured, a moment after they are durable or committed.
                 eventually(done, lambda command=command, printed=printed: f"{command}\n{printed[0]}")  # type: ignore[misc]
             else:

@@ -10,6 +10,7 @@ SECTIONS = (
             Listed("down", "caraway.apps.cli.down:down", "Stop the stack; the data stays.", "server"),
             Listed("status", "caraway.apps.cli.status:status", "Show each part of the stack.", "server"),
             Listed("jobs", "caraway.apps.cli.jobs:jobs", "Show the streaming jobs.", "server"),
+            Listed("logs", "caraway.apps.cli.logs:logs", "Show the last lines of the logs of the stack.", "server"),
             Listed("jars", "caraway.apps.cli.jars:jars", "Fetch the Java libraries ahead of time.", "server"),
             Listed(
                 "demo", "caraway.apps.demo.command:demo", "Replay real flights and check every value.", "server,demo"
@@ -41,6 +42,7 @@ SECTIONS = (
         "Data",
         (
             Listed("datasets", "caraway.apps.cli.describe:datasets", "List the datasets of a branch."),
+            Listed("features", "caraway.apps.cli.describe:features", "List the features of a branch."),
             Listed("describe", "caraway.apps.cli.describe:describe", "Show a definition and who uses it."),
             Listed("inspect", "caraway.apps.cli.inspect:inspect", "Show the newest rows of a dataset."),
             Listed("lineage", "caraway.apps.cli.inspect:lineage", "Show what is computed from what."),

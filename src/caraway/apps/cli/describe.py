@@ -1,4 +1,4 @@
-"""`caraway datasets` and `caraway describe`: the definitions that a branch serves."""
+"""`caraway datasets`, `caraway features` and `caraway describe`: the definitions that a branch serves."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from rich.text import Text
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out, plain_table
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.errors import UnknownEntityError
 
 # The parts of a definition that are shown in one line each, in this order, with their headings.
 LINES = (
@@ -46,6 +47,30 @@ def datasets(
         cells = (found["name"], found["kind"], ", ".join(found["keys"]), ", ".join(found["from"]))
         table.add_row(*map(escape, cells), "yes" if found["indexed"] else "no", _lag(found))
     out.print(table if table.row_count else "Nothing was committed to this branch.")
+
+
+@command
+def features(
+    featureset: Annotated[
+        str | None, typer.Argument(help="Only the features of this one.", metavar="FEATURESET")
+    ] = None,
+    *,
+    server: BranchOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """List the features that a branch serves: types, and how they are computed."""
+    answer = ask("GET", "/features", server=server)
+    found = [one for one in answer["features"] if featureset in {None, one["name"].partition(".")[0]}]
+    if featureset is not None and not found:
+        known = dict.fromkeys(one["name"].partition(".")[0] for one in answer["features"])
+        raise UnknownEntityError(f"the branch has no featureset {featureset!r}; it has {', '.join(known) or 'none'}")
+    if as_json:
+        show_json({**answer, "features": found})
+        return
+    table = plain_table("feature", "type", "from", "description")
+    for one in found:
+        table.add_row(*(escape(one[column]) for column in ("name", "type", "from", "description")))
+    out.print(table if table.row_count else "The branch has no features.")
 
 
 @command

@@ -157,6 +157,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{API}/branch/rollback", branches.roll_back, WRITE_DEFINITION, recorded=True, refusals=(409,)),
     Endpoint("POST", f"{API}/branch/promote", branches.promote, WRITE_DEFINITION, recorded=True, refusals=(409,)),
     Endpoint("GET", f"{API}/datasets", definitions.list_datasets, READ_DEFINITION),
+    Endpoint("GET", f"{API}/features", definitions.list_features, READ_DEFINITION),
     Endpoint("GET", f"{API}/definition/{{name}}", definitions.describe, READ_DEFINITION),
     Endpoint("GET", f"{API}/xray", inspection.xray, READ_DEFINITION, answer=inspection.XrayAnswer, refusals=(404,)),
     Endpoint("GET", f"{API}/lineage", inspection.lineage, READ_DEFINITION, answer=inspection.LineageAnswer),

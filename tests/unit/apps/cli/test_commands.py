@@ -48,6 +48,19 @@ def test_status_of_nothing(tmp_path: Path) -> None:
     assert "stopped" in result.output
 
 
+def test_logs_are_the_last_lines_of_each_part(folder: DataFolder) -> None:
+    folder.logs.mkdir()
+    folder.log("engine").write_text("".join(f"line {number} [of] engine\n" for number in range(50)))
+    folder.log("kafka").write_text("a line of kafka\n")
+    where = ["--data", str(folder.path)]
+    both = runner.invoke(app, ["logs", *where]).output
+    assert [line in both for line in ("line 29 [of] engine", "line 30 [of] engine", "a line of kafka")] == [0, 1, 1]
+    one = runner.invoke(app, ["logs", "engine", "-n", "1", *where]).output.splitlines()
+    assert one == [f"{folder.log('engine')}:", "  line 49 [of] engine"]
+    wrong = runner.invoke(app, ["logs", "enigne", *where])
+    assert (wrong.exit_code, "there are those of engine, kafka" in wrong.output) == (1, True)
+
+
 def test_status_shows_parts_and_jobs(folder: DataFolder) -> None:
     result = runner.invoke(app, ["status", "--data", str(folder.path)])
     assert result.exit_code == 1, "a part is out of order"

@@ -32,6 +32,7 @@ WITHOUT_JSON = {
     "secrets set",
     "secrets delete",
     "secrets rotate",
+    "logs",
     "tokens revoke",
     "tokens sign-out",
     "roles define",

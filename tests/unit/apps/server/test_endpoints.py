@@ -7,6 +7,7 @@ import pytest
 from caraway.apps.server.http.endpoints import PUBLIC, Endpoint, Router
 from caraway.apps.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.apps.server.http.messages import HttpResponse, Request, text_response
+from caraway.apps.server.surface import ENDPOINTS
 
 
 async def handler(request: Request) -> HttpResponse:
@@ -36,9 +37,17 @@ def test_a_route_is_found_with_its_name(method: str, path: str, target: str, nam
 
 
 @pytest.mark.parametrize("path", ["/", "/a/", "/d//look", "/d/x/y/look", "/d/look", "/d/x/look/", ""])
-def test_an_unknown_path_lists_the_routes(path: str) -> None:
-    with pytest.raises(UnknownPathError, match=r"GET /a, POST /a, POST /d/\{name\}/look"):
+def test_an_unknown_path_is_refused(path: str) -> None:
+    with pytest.raises(UnknownPathError, match=r"there is nothing under .*; the nearest of 2 paths are "):
         ROUTER.find("GET", path)
+
+
+def test_an_unknown_path_names_the_nearest_ones() -> None:
+    with pytest.raises(UnknownPathError) as raised:
+        Router(ENDPOINTS).find("GET", "/api/v1/datasts" + "s" * 1_000_000)
+    assert len(str(raised.value)) < 600
+    with pytest.raises(UnknownPathError, match=r"of [0-9]+ paths are GET /api/v1/datasets,"):
+        Router(ENDPOINTS).find("GET", "/api/v1/datasts")
 
 
 def test_a_wrong_method_names_the_right_ones() -> None:

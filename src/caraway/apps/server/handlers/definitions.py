@@ -43,6 +43,14 @@ async def list_datasets(context: ServerContext, request: Request) -> HttpRespons
     return json_response({"branch": request.branch, "datasets": found})
 
 
+async def list_features(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the features that the branch serves, and whose definitions the caller may read."""
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    seen = context.limits.definitions(request, served)
+    found = [feature for featureset in seen.featuresets for feature in _features(featureset)]
+    return json_response({"branch": request.branch, "features": found})
+
+
 async def describe(context: ServerContext, request: Request, name: str) -> HttpResponse:
     """Return what a name stands for, where it comes from and who uses it, as far as the caller may read definitions."""
     served = context.deployment.graphs.require_served_graph(request.branch)
@@ -164,16 +172,20 @@ def _featureset(featureset: FeaturesetSpec, graph: Graph) -> Json:
         "kind": "featureset",
         "name": featureset.name,
         **_about(featureset.name, featureset.metadata, graph),
-        "features": [
-            {
-                "name": f"{featureset.name}.{feature.name}",
-                "type": type_name(feature.dtype),
-                "from": _computed(_extractor(featureset, feature)),
-                "description": feature.metadata.description,
-            }
-            for feature in featureset.features
-        ],
+        "features": _features(featureset),
     }
+
+
+def _features(featureset: FeaturesetSpec) -> list[Json]:
+    return [
+        {
+            "name": f"{featureset.name}.{feature.name}",
+            "type": type_name(feature.dtype),
+            "from": _computed(_extractor(featureset, feature)),
+            "description": feature.metadata.description,
+        }
+        for feature in featureset.features
+    ]
 
 
 def _feature(featureset: FeaturesetSpec, feature: FeatureSpec, served: ServedGraph, graph: Graph) -> Json:

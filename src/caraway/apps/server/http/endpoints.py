@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache, partial
 from typing import Any, Protocol, get_args, get_type_hints
@@ -14,6 +15,8 @@ from caraway.apps.server.http.messages import Headers, HttpResponse, Request
 from caraway.state.permissions import Caller, Mode
 
 API = "/api/v1"
+# The paths that an answer to an unknown one names, the characters of it that are compared, and the path of all.
+NEAREST, COMPARED, DESCRIBED = 3, 80, f"{API}/openapi.json"
 
 JSON = "application/json"
 # The media types of protobuf: the one that Caraway's clients send, and those that other programs use.
@@ -183,7 +186,7 @@ class Router:
         """Return the endpoint of a request, and the part of its path that stands in the place of the braces.
 
         Raises:
-            UnknownPathError: There is nothing under this path; the text lists the endpoints.
+            UnknownPathError: There is nothing under this path; the text lists the nearest endpoints.
             WrongMethodError: The path exists, but not for this method.
         """
         endpoint = self._fixed.get((method, path))
@@ -200,8 +203,13 @@ class Router:
         )
         if allowed:
             return WrongMethodError(f"{path} doesn't take {method}; it takes {', '.join(allowed)}", ", ".join(allowed))
-        listed = ", ".join(f"{endpoint.method} {endpoint.path}" for endpoint in self._endpoints)
-        return UnknownPathError(f"there is nothing under {path[:200]}; there are: {listed}")
+        # A stranger may ask for any path, and the search takes time by the product of lengths.
+        known = dict.fromkeys(endpoint.path for endpoint in self._endpoints)
+        near = get_close_matches(path[:COMPARED], known, n=NEAREST, cutoff=0.0)
+        listed = ", ".join(f"{e.method} {e.path}" for name in near for e in self._endpoints if e.path == name)
+        return UnknownPathError(
+            f"there is nothing under {path[:200]}; the nearest of {len(known)} paths are {listed}; {DESCRIBED} has all"
+        )
 
 
 def _around(pattern: str) -> tuple[str, str]:

@@ -124,7 +124,7 @@ class Skew:
         finding=Finding.NOT_INDEXED,
         served_at=NOW,
         at=NOW,
-        query=1,
+        query="1",
         row=0,
         served="0.25",
         recomputed="<0.5>",
