@@ -1,13 +1,12 @@
 """docs/operate/security.md: each promise names its tests, and each finding is defended or told as open."""
 
-import ast
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.markdown import DOCS
+from tests.named_tests import missing
 
 ROOT = DOCS.parent
 PAGE = (DOCS / "operate" / "security.md").read_text(encoding="utf-8")
@@ -132,23 +131,6 @@ def _promises() -> list[str]:
     return [row for row in rows if not row.startswith("| against ")]
 
 
-@cache
-def _tests_of(path: str) -> frozenset[str]:
-    file = ROOT / path
-    if not file.is_file():
-        return frozenset()
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-def _missing(test: str) -> str | None:
-    """Return what is wrong with the name of a test, or None."""
-    path, _, name = test.partition("::")
-    if not (ROOT / path).is_file():
-        return f"there is no file {path}"
-    return f"{path} has no test {name}" if name and name not in _tests_of(path) else None
-
-
 @pytest.mark.parametrize("promise", _promises(), ids=lambda promise: promise[2:60])
 def test_a_promise_names_tests_that_exist(promise: str) -> None:
     shown = promise.rstrip().removesuffix("|").rpartition("|")[2]
@@ -159,14 +141,14 @@ def test_a_promise_names_tests_that_exist(promise: str) -> None:
         # An ellipsis stands for the file of the test before.
         named = path + test[1:] if test.startswith("…") else test
         path = named.partition("::")[0]
-        assert _missing(named) is None
+        assert missing(named) is None
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.partition(" ")[0])
 def test_a_finding_is_defended_by_tests_or_told_as_open(finding: str) -> None:
     for shown in FINDINGS[finding]:
         if shown.startswith("tests/"):
-            assert _missing(shown) is None, f"{finding}: {_missing(shown)}"
+            assert missing(shown) is None, f"{finding}: {missing(shown)}"
         else:
             assert shown in _section("What is not defended"), (
                 f"security.md no longer says {shown!r}; if {finding!r} is defended now, name its tests here"
@@ -180,6 +162,6 @@ def test_no_finding_is_left_out() -> None:
 
 def test_a_name_of_no_test_is_found() -> None:
     here = Path(__file__).relative_to(ROOT).as_posix()
-    assert _missing(f"{here}::test_no_finding_is_left_out") is None
-    assert _missing(f"{here}::test_of_nothing") == f"{here} has no test test_of_nothing"
-    assert _missing("tests/docs/test_nothing.py") == "there is no file tests/docs/test_nothing.py"
+    assert missing(f"{here}::test_no_finding_is_left_out") is None
+    assert missing(f"{here}::test_of_nothing") == f"{here} has no test test_of_nothing"
+    assert missing("tests/docs/test_nothing.py") == "there is no file tests/docs/test_nothing.py"
