@@ -10,8 +10,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def write_certificates(ca_file: Path, keystore: Path) -> None:
-    """Make an authority, and a key with its certificate for this machine, both in one file."""
+def write_certificates(ca_file: Path, keystore: Path, host: str | None = None) -> None:
+    """Make an authority, and a key with its certificate, both in one file.
+
+    Args:
+        ca_file: The authority's certificate.
+        keystore: The key with its certificate.
+        host: The name for which the certificate is; None: the address of this machine.
+    """
+    named = x509.IPAddress(IPv4Address("127.0.0.1")) if host is None else x509.DNSName(host)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
     server = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
@@ -27,7 +34,7 @@ def write_certificates(ca_file: Path, keystore: Path) -> None:
             .not_valid_before(now - timedelta(days=1))
             .not_valid_after(now + timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([named]), critical=False)
             .sign(ca_key, hashes.SHA256())
         )
 

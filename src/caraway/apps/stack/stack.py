@@ -32,7 +32,7 @@ from caraway.process.children.part import Part, PartState, PartStatus
 from caraway.process.children.process_table import created_at, end_leftovers, is_alive
 from caraway.process.children.runner import REPEATED_DEATHS, Runner
 from caraway.process.postgres_refusals import remedy_of
-from caraway.process.settings.certificates import certificate_of, client_url
+from caraway.process.settings.certificates import certificate_of, check_names, client_url
 from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.settings import Settings
 
@@ -203,6 +203,7 @@ class Stack:
                 ExternalService("kafka", admin.problem, on_change=self._changed_part, warning=lambda: admin.warning)
             )
         certificate_of(settings.server)
+        check_names(settings.server)
         server = settings.server.model_copy(update={"port": self._server_port(), **self._token_setting()})
         spark = settings.spark.model_copy(update={"jars": settings.spark.jars or jars.connector})
         self.settings = settings.model_copy(

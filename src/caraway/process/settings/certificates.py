@@ -1,5 +1,6 @@
 """The certificate by which the HTTP server shows who it is: whether it can be used, for which names, and how long."""
 
+import socket
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -62,6 +63,22 @@ def client_url(server: ServerSettings) -> str | None:
     return f"https://{f'[{named[0]}]' if ':' in named[0] else named[0]}:{server.port}"
 
 
+def check_names(server: ServerSettings) -> None:
+    """Check that a name of the server's certificate leads somewhere, since clients refuse all other names.
+
+    Raises `ConfigurationError` if none does on this machine, whose commands reach the server by such a name.
+    """
+    if server.certificate_file is None:
+        return
+    names = _names(x509.load_pem_x509_certificate(server.certificate_file.read_bytes()))
+    if not any(name.startswith("*") or _leads_somewhere(name) for name in names):
+        raise ConfigurationError(
+            "server.certificate_file: no client of this machine could reach the server, since "
+            f"{server.certificate_file} is for {', '.join(names) or 'no name'} only, which leads nowhere. Put such a "
+            "name into the DNS or into /etc/hosts, or name a certificate for a name of this machine"
+        )
+
+
 def warning_of(server: ServerSettings) -> str:
     """Return what an operator should know about the way to the server: tokens in clear, or a certificate that ends."""
     try:
@@ -87,6 +104,14 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def _leads_somewhere(name: str) -> bool:
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return False
+    return True
 
 
 def _names(certificate: x509.Certificate) -> tuple[str, ...]:
