@@ -42,7 +42,7 @@ def run(settings: Settings) -> None:
     port = port_of(server)
     app = App(
         Router(endpoints(deployment)),
-        deployment.gate,
+        deployment.accounts.gate,
         RequestBounds.of(server),
         sites=Sites(server),
         tracer=deployment.tracer,
@@ -58,9 +58,9 @@ def run(settings: Settings) -> None:
     )
     _log_start(settings, port)
     try:
-        uvloop.run(serve(http, deployment.start))
+        uvloop.run(serve(http, deployment.parts.start))
     finally:
-        deployment.stop()
+        deployment.parts.stop()
         LOG.info("stopped")
 
 

@@ -4,7 +4,7 @@ The parts start by themselves and in any order: each waits for a part that isn't
 went away.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from caraway.apps.server.access.gate import Gate
@@ -14,6 +14,7 @@ from caraway.apps.server.freshness.freshness import FreshnessWatch
 from caraway.apps.server.health import Health
 from caraway.apps.server.lags import Lags
 from caraway.apps.server.offline_runner import OfflineRunner
+from caraway.apps.server.parts import ServerParts
 from caraway.apps.server.served_graph import ServedGraphs
 from caraway.apps.server.server_index import ServerIndex
 from caraway.apps.server.tracing.spans import Tracer
@@ -43,8 +44,137 @@ from caraway.state.replays import Replays
 from caraway.state.secrets import SecretStore
 from caraway.state.skew import SkewStore
 
-# The longest wait, in seconds, for traces to be sent at the end.
-TRACES_S = 1.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """The parts that decide who may do what.
+
+    Attributes:
+        access: The accounts, roles and tokens; None if the server needs no tokens.
+        audit: The log of what callers have changed.
+        gate: Admits requests.
+    """
+
+    access: Access | None
+    audit: AuditLog
+    gate: Gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """The parts that write topics and read them.
+
+    Attributes:
+        servers: The broker, "host:port".
+        writer: Writes the rows of log requests.
+        intake: The process that reads large log requests.
+        backpressure: Refuses rows while indexes and jobs are behind.
+        served: Writes what queries have answered. It has a producer of its own: in a common queue its rows could delay
+            those whose log request waits until Kafka has them.
+        served_writer: The producer of `served`.
+        letters: Reads dead letters.
+        replays: The dead letters that were sent again.
+        newest: Reads the newest rows of datasets.
+    """
+
+    servers: str
+    writer: TopicWriter
+    intake: IntakeProcess
+    backpressure: Backpressure
+    served: ServedLog
+    served_writer: TopicWriter
+    letters: LetterReader
+    replays: Replays
+    newest: NewestReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """The parts that erase rows by their keys.
+
+    Attributes:
+        erased: The erased keys, whose rows are hidden.
+        eraser: Erases keys.
+        erasures: The records of erasures.
+        keyring: The keys by which erased keys are hashed.
+    """
+
+    erased: ErasedKeys
+    eraser: Eraser
+    erasures: ErasureLog
+    keyring: Keyring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The parts that know how the deployment does.
+
+    Attributes:
+        figures: Returns the page of metrics.
+        freshness: Measures how old what queries read is.
+        health: Knows what doesn't work.
+        lags: Measures how far indexes and jobs are behind.
+    """
+
+    figures: Callable[[], bytes]
+    freshness: FreshnessWatch
+    health: Health
+    lags: Lags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monitoring:
+    """The findings of the watches.
+
+    Attributes:
+        drift: The drift of served features.
+        false_alarms: The share of comparisons of the same distribution that are reported as drift.
+        profiles: The profiles of datasets.
+        quality: The results of expectations.
+        skew: The differences between what was served and what an offline query computes.
+    """
+
+    drift: DriftStore
+    false_alarms: float
+    profiles: DatasetProfiles
+    quality: QualityStore
+    skew: SkewStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offline:
+    """The parts of offline queries.
+
+    Attributes:
+        memory_mb: The memory that the process of an offline query may have for records, in MiB.
+        objects: The object store.
+        places: The addresses of files that offline queries may name.
+        queries: The offline queries.
+        reports: The tables of the archive, which they read.
+        runner: Starts the processes of the queries.
+    """
+
+    memory_mb: int
+    objects: ObjectFolder
+    places: AllowedPlaces
+    queries: OfflineQueries
+    reports: ArchiveReports
+    runner: OfflineRunner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connectors:
+    """The parts that read other systems and write to them.
+
+    Attributes:
+        sinks: Write rows of datasets to other systems.
+        sources: Read rows from other systems.
+        trials: Read some rows of sources before they are committed.
+    """
+
+    sinks: Sinks
+    sources: Sources
+    trials: SourceTrials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,67 +182,26 @@ class Deployment:
     """The parts, which `caraway.apps.server.wiring` makes and connects.
 
     Attributes:
-        access: The accounts, roles and tokens; None if the server needs no tokens.
-        bootstrap_servers: The broker, "host:port".
-        freshness: Measures how old what queries read is.
-        figures: Returns the page of metrics.
-        offline_memory_mb: The memory that the process of an offline query may have for records, in MiB.
-        offline_places: The addresses of files that offline queries may name.
+        control: Changes branches by commits.
+        graphs: The definitions that branches serve.
+        index: The indexes that queries read.
+        parts: All that is started and stopped, in order.
+        secrets: The secrets of definitions.
+        state: Reads what is in Postgres.
         tracer: Decides which requests are traced; None: none are.
-        starts: The functions that start the parts, in order.
-        stops: The functions that stop the parts, in order.
     """
 
-    access: Access | None
-    archive_reports: ArchiveReports
-    audit: AuditLog
-    backpressure: Backpressure
-    bootstrap_servers: str
-    figures: Callable[[], bytes]
+    accounts: Accounts
+    connectors: Connectors
     control: Control
-    drift: DriftStore
-    drift_false_alarms: float
-    erased: ErasedKeys
-    eraser: Eraser
-    erasures: ErasureLog
-    freshness: FreshnessWatch
-    gate: Gate
+    erasure: Erasure
     graphs: ServedGraphs
-    health: Health
     index: ServerIndex
-    intake: IntakeProcess
-    keyring: Keyring
-    lags: Lags
-    letters: LetterReader
-    newest: NewestReader
-    offline_memory_mb: int
-    offline_places: AllowedPlaces
-    objects: ObjectFolder
-    offline_queries: OfflineQueries
-    offline_runner: OfflineRunner
-    profiles: DatasetProfiles
-    quality: QualityStore
-    replays: Replays
+    monitoring: Monitoring
+    offline: Offline
+    parts: ServerParts
     secrets: SecretStore
-    served: ServedLog
-    skew: SkewStore
-    sinks: Sinks
-    sources: Sources
     state: StateReader
+    status: Status
+    topics: Topics
     tracer: Tracer | None
-    trials: SourceTrials
-    writer: TopicWriter
-    starts: Sequence[Callable[[], object]]
-    stops: Sequence[Callable[[], object]]
-
-    def start(self) -> None:
-        """Start all parts in the background."""
-        for start in self.starts:
-            start()
-
-    def stop(self) -> None:
-        """Stop all parts; records on their way to Kafka get some time to arrive."""
-        for stop in self.stops:
-            stop()
-        if self.tracer is not None:
-            self.tracer.stop(TRACES_S)

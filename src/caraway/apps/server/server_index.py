@@ -82,8 +82,6 @@ class ServerIndex:
     def start(self) -> None:
         """Start to follow topics."""
         self._worker.start()
-        if self.keeper is not None:
-            self.keeper.start()
 
     def stop(self) -> None:
         """Stop following topics, and let other servers emit."""

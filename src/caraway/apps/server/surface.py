@@ -289,15 +289,15 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
     """Return all endpoints and the pages of the console, answered by a deployment."""
     context = ServerContext(
         limits=AccessLimits(deployment.graphs),
-        keep=deployment.served.keep,
+        keep=deployment.topics.served.keep,
         deployment=deployment,
         ingest=IngestService(
-            deployment.writer,
-            deployment.bootstrap_servers,
-            deployment.erased,
-            deployment.backpressure,
-            process=deployment.intake,
-            is_closed=deployment.sources.receipts.is_closed,
+            deployment.topics.writer,
+            deployment.topics.servers,
+            deployment.erasure.erased,
+            deployment.topics.backpressure,
+            process=deployment.topics.intake,
+            is_closed=deployment.connectors.sources.receipts.is_closed,
             traced=None if deployment.tracer is None else TracingWriter,
         ),
         document=DOCUMENT,

@@ -79,6 +79,13 @@ def remaining(dataset: str, graph: Graph, topics: Sequence[str], *, downstream: 
             for name in (dataset, *computed)
             if name in specs and specs[name].profiled
         ),
+        *_copies(dataset),
+    ]
+
+
+def _copies(dataset: str) -> list[Remains]:
+    """Return the places that keep rows beside topics, the archive's tables and the monitoring."""
+    return [
         Remains(
             "files of the quality watch",
             f"hashes of 8 bytes of rows of {dataset}, if a job writes it and it has expectations",

@@ -157,14 +157,14 @@ async def create_token(context: ServerContext, request: Request[TokenBody]) -> H
         note=asked.note,
         lasting=None if asked.days is None else timedelta(days=asked.days),
     )
-    context.deployment.gate.wake()
+    context.deployment.accounts.gate.wake()
     return _answered(NewToken(token_id, asked.account, token))
 
 
 async def revoke_token(context: ServerContext, request: Request[Any], name: str) -> HttpResponse:
     """End a token by its id. Servers refuse it within two seconds."""
     await asyncio.to_thread(_access(context).acting_for(request.caller).revoke_token, name)
-    context.deployment.gate.wake()
+    context.deployment.accounts.gate.wake()
     return _answered(RevokedToken(name))
 
 
@@ -177,7 +177,7 @@ async def list_roles(context: ServerContext, request: Request) -> HttpResponse:
 async def list_audit(context: ServerContext, request: Request[Nothing, AuditParameters]) -> HttpResponse:
     """Return changes and refused requests, newest first."""
     asked = request.parameters()
-    found = await asyncio.to_thread(context.deployment.audit.newest, asked.limit, before=asked.before)
+    found = await asyncio.to_thread(context.deployment.accounts.audit.newest, asked.limit, before=asked.before)
     lines = [
         AuditLine(
             number=record.number,
@@ -196,7 +196,7 @@ async def list_audit(context: ServerContext, request: Request[Nothing, AuditPara
 
 
 def _access(context: ServerContext) -> Access:
-    access = context.deployment.access
+    access = context.deployment.accounts.access
     if access is None:
         raise ConflictError(
             "this server needs no tokens (server.tokens=false), so it has none to show or to make; set "

@@ -1,6 +1,7 @@
 """The handlers that report the state of the server."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
@@ -15,7 +16,7 @@ from caraway.apps.server.http.endpoints import API
 from caraway.apps.server.http.messages import HttpResponse, Request, json_response, text_response
 from caraway.apps.server.metrics import set_backlogs, set_freshness, set_jobs, set_lags, set_sinks, set_sources
 from caraway.errors import UnavailableError
-from caraway.state.model import MAIN
+from caraway.state.model import MAIN, JobRecord
 from caraway.state.ownership.members import ENGINES
 from caraway.state.permissions import Mode
 
@@ -33,8 +34,8 @@ async def root(context: ServerContext, request: Request) -> HttpResponse:
 
 async def health(context: ServerContext, request: Request) -> HttpResponse:
     """Return status 200 if everything works, and 503 if not; callers with a token get reasons and warnings."""
-    problems = context.deployment.health.problems()
-    if problems and not context.deployment.gate.knows(request.headers):
+    problems = context.deployment.status.health.problems()
+    if problems and not context.deployment.accounts.gate.knows(request.headers):
         # Reasons have addresses and names of topics, and any `Host` is answered here, so a page of another site could
         # read them, too.
         return json_response({"status": "unavailable", "err_msg": HIDDEN, "code": "unavailable"}, 503)
@@ -42,8 +43,8 @@ async def health(context: ServerContext, request: Request) -> HttpResponse:
         reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
         body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
         return json_response(body, 503)
-    if context.deployment.gate.knows(request.headers) and (
-        warning := await asyncio.to_thread(context.deployment.health.warning)
+    if context.deployment.accounts.gate.knows(request.headers) and (
+        warning := await asyncio.to_thread(context.deployment.status.health.warning)
     ):
         return json_response({"status": "ok", "warning": warning})
     return json_response({"status": "ok"})
@@ -67,8 +68,8 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
         {
             "caraway": VERSION,
             "commit": served.version or None,
-            "problems": deployment.health.problems(),
-            "warning": await asyncio.to_thread(deployment.health.warning),
+            "problems": deployment.status.health.problems(),
+            "warning": await asyncio.to_thread(deployment.status.health.warning),
             "datasets": [spec.name for spec in graph.datasets],
             "featuresets": [spec.name for spec in graph.featuresets],
             "topics": [
@@ -77,73 +78,88 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                 if is_shown(topic.dataset)
             ],
             "index": index,
-            "sources": [
-                {
-                    "source": status.source,
-                    "dataset": status.dataset,
-                    "state": status.state,
-                    "owned": status.owned,
-                    "lag": status.lag,
-                    "position": status.position,
-                    "progress": None
-                    if status.progress is None
-                    else {
-                        **asdict(status.progress),
-                        "per_second": status.per_second,
-                        "remaining_seconds": status.remaining_s,
-                    },
-                    "rows": status.rows,
-                    "read_at": status.read_at,
-                    "polled_at": status.polled_at,
-                    "dead_letters": status.dead_letters,
-                    "error": status.error,
-                }
-                for status in deployment.sources.statuses()
-                if is_shown(status.dataset)
-            ],
-            "sinks": [
-                {
-                    "sink": status.sink,
-                    "target": status.target,
-                    "dataset": status.dataset,
-                    "state": status.state,
-                    "owned": status.owned,
-                    "guarantee": status.guarantee,
-                    "backlog": status.backlog,
-                    "offsets": {str(partition): offset for partition, offset in status.offsets.items()},
-                    "written_at": status.written_at,
-                    "dead_letters": status.dead_letters,
-                    "error": status.error,
-                }
-                for status in deployment.sinks.statuses()
-                if is_shown(status.dataset)
-            ],
+            "sources": _sources(deployment, is_shown),
+            "sinks": _sinks(deployment, is_shown),
             "engines": [{"node": lease.owner, "alive": lease.alive, "until": lease.expires_at} for lease in engines],
-            "jobs": [
-                {
-                    "id": job.job_id,
-                    "dataset": job.dataset,
-                    "pipeline": job.pipeline,
-                    "mode": job.mode,
-                    "mode_reason": job.mode_reason,
-                    "desired": job.desired,
-                    "state": job.state,
-                    "error": job.error,
-                    "attempts": job.attempts,
-                    "updated_at": job.updated_at,
-                    "progress": job.progress,
-                }
-                for job in jobs
-                if is_shown(job.dataset)
-            ],
+            "jobs": _jobs(jobs, is_shown),
         }
     )
 
 
+def _sources(deployment: Deployment, is_shown: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Return the state of the sources that a caller may see, of this server's."""
+    return [
+        {
+            "source": status.source,
+            "dataset": status.dataset,
+            "state": status.state,
+            "owned": status.owned,
+            "lag": status.lag,
+            "position": status.position,
+            "progress": None
+            if status.progress is None
+            else {
+                **asdict(status.progress),
+                "per_second": status.per_second,
+                "remaining_seconds": status.remaining_s,
+            },
+            "rows": status.rows,
+            "read_at": status.read_at,
+            "polled_at": status.polled_at,
+            "dead_letters": status.dead_letters,
+            "error": status.error,
+        }
+        for status in deployment.connectors.sources.statuses()
+        if is_shown(status.dataset)
+    ]
+
+
+def _sinks(deployment: Deployment, is_shown: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Return the state of the sinks that a caller may see, of this server's."""
+    return [
+        {
+            "sink": status.sink,
+            "target": status.target,
+            "dataset": status.dataset,
+            "state": status.state,
+            "owned": status.owned,
+            "guarantee": status.guarantee,
+            "backlog": status.backlog,
+            "offsets": {str(partition): offset for partition, offset in status.offsets.items()},
+            "written_at": status.written_at,
+            "dead_letters": status.dead_letters,
+            "error": status.error,
+        }
+        for status in deployment.connectors.sinks.statuses()
+        if is_shown(status.dataset)
+    ]
+
+
+def _jobs(jobs: Sequence[JobRecord], is_shown: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Return the state of the jobs that a caller may see."""
+    return [
+        {
+            "id": job.job_id,
+            "dataset": job.dataset,
+            "pipeline": job.pipeline,
+            "mode": job.mode,
+            "mode_reason": job.mode_reason,
+            "desired": job.desired,
+            "state": job.state,
+            "error": job.error,
+            "attempts": job.attempts,
+            "updated_at": job.updated_at,
+            "progress": job.progress,
+        }
+        for job in jobs
+        if is_shown(job.dataset)
+    ]
+
+
 def _index(deployment: Deployment) -> dict[str, Any]:
     """Return the state of the index, and the lag and age of each index in seconds (None while it isn't known)."""
-    ages = deployment.freshness.ages()
-    seconds = {lag.asset: lag.seconds for lag in deployment.lags.look()}
+    ages = deployment.status.freshness.ages()
+    seconds = {lag.asset: lag.seconds for lag in deployment.status.lags.look()}
     status: dict[str, Any] = deployment.index.status()
     indexes = [
         # The records are counted a moment after the seconds.
@@ -167,17 +183,17 @@ async def metrics(context: ServerContext, request: Request) -> HttpResponse:
         with suppress(UnavailableError):
             set_jobs(await asyncio.to_thread(deployment.state.jobs))
         set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
-        set_lags(await asyncio.to_thread(deployment.lags.look))
+        set_lags(await asyncio.to_thread(deployment.status.lags.look))
         set_freshness(
             {
                 branch: [
                     (each.dataset, each.seconds)
-                    for each in deployment.freshness.of(graph.plan)
+                    for each in deployment.status.freshness.of(graph.plan)
                     if each.seconds is not None
                 ]
                 for branch, graph in deployment.graphs.all().items()
             }
         )
-        set_sources(deployment.sources.statuses())
-        set_sinks(deployment.sinks.statuses())
-    return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)
+        set_sources(deployment.connectors.sources.statuses())
+        set_sinks(deployment.connectors.sinks.statuses())
+    return text_response(deployment.status.figures().decode(), CONTENT_TYPE_LATEST)

@@ -60,10 +60,10 @@ async def archive(context: ServerContext, request: Request) -> HttpResponse:
     seen = {spec.name for spec in context.limits.definitions(request, served).datasets}
     archived = archived_topics([served.plan]).items()
     topics = {name: topic for name, topic in archived if topic.dataset in seen} | {SERVED_PLAN.name: SERVED_PLAN}
-    reports = await asyncio.to_thread(deployment.archive_reports.all)
+    reports = await asyncio.to_thread(deployment.offline.reports.all)
     # A table that was never written has no position that could be compared with the end of its topic.
     written = topics.keys() & reports.keys()
-    ends = await asyncio.to_thread(TopicEnds(deployment.bootstrap_servers).ends, written) if written else {}
+    ends = await asyncio.to_thread(TopicEnds(deployment.topics.servers).ends, written) if written else {}
     return json_response(msgspec.to_builtins(ArchiveAnswer(request.branch, answered(topics.values(), reports, ends))))
 
 

@@ -104,11 +104,11 @@ async def dataset_drift(
     against = asked.reference or Against.DAY
 
     def read() -> tuple[Window | None, list[ColumnDrift], Mapping[str, ColumnProfile]]:
-        window = dataset_window(deployment.profiles, check.check_id, asked.hours)
+        window = dataset_window(deployment.monitoring.profiles, check.check_id, asked.hours)
         if window is None:
             return None, [], {}
-        found = profiles_of(deployment.profiles, check.check_id, columns, window, against=against)
-        return window, compared_columns(found, columns, deployment.drift_false_alarms), found.served
+        found = profiles_of(deployment.monitoring.profiles, check.check_id, columns, window, against=against)
+        return window, compared_columns(found, columns, deployment.monitoring.false_alarms), found.served
 
     window, found, profiles = await asyncio.to_thread(read)
     answer = DatasetDriftAnswer(
@@ -116,7 +116,7 @@ async def dataset_drift(
         name,
         None if window is None else window.since.isoformat(),
         None if window is None else window.until.isoformat(),
-        deployment.drift_false_alarms,
+        deployment.monitoring.false_alarms,
         [_field(one, profiles[one.column]) for one in found if one.column in profiles],
     )
     return json_response(msgspec.to_builtins(answer))
@@ -152,8 +152,8 @@ async def dataset_profile(
     check, columns = _profiled(context, request, name)
 
     def read() -> tuple[Window | None, dict[str, ColumnProfile]]:
-        window = dataset_window(deployment.profiles, check.check_id, asked.hours)
-        return window, {} if window is None else _window(deployment.profiles, check, columns, window)
+        window = dataset_window(deployment.monitoring.profiles, check.check_id, asked.hours)
+        return window, {} if window is None else _window(deployment.monitoring.profiles, check, columns, window)
 
     window, profiles = await asyncio.to_thread(read)
     answer = DatasetProfileAnswer(
@@ -201,7 +201,7 @@ async def dataset_findings(context: ServerContext, request: Request[Nothing, Dat
         for check in served.plan.checks
         if check.profiled and _is_seen(request.caller, request.branch, tags, check.dataset.name)
     }
-    found = await asyncio.to_thread(deployment.profiles.found, list(checks)) if checks else {}
+    found = await asyncio.to_thread(deployment.monitoring.profiles.found, list(checks)) if checks else {}
     findings = [
         DatasetFinding(checks[check_id].dataset.name, one.field, one.distance, one.value, one.drifted)
         for check_id, each in found.items()

@@ -69,7 +69,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
     """Return the newest rows that were refused or failed, without their values."""
     asked = request.parameters()
     found, before = await _newest(context, request, asked, asked.limit)
-    again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id for dead_letter in found])
+    again = await asyncio.to_thread(context.deployment.topics.replays.of, [dead_letter.id for dead_letter in found])
     return json_response(
         {
             "branch": request.branch,
@@ -86,7 +86,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
 async def waiting(context: ServerContext, request: Request[Nothing, DeadLettersParameters]) -> HttpResponse:
     """Return those of the newest dead letters that weren't replayed."""
     found, _ = await _newest(context, request, request.parameters(), SCANNED)
-    again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id for dead_letter in found])
+    again = await asyncio.to_thread(context.deployment.topics.replays.of, [dead_letter.id for dead_letter in found])
     return json_response([_summary(dead_letter) for dead_letter in found if dead_letter.id not in again])
 
 
@@ -97,7 +97,7 @@ async def _newest(
     served = context.deployment.graphs.require_served_graph(request.branch)
     before = _cursor(asked.before)
     topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
-    dead_letters = await asyncio.to_thread(context.deployment.letters.newest, before, SCANNED)
+    dead_letters = await asyncio.to_thread(context.deployment.topics.letters.newest, before, SCANNED)
     found: list[Letter] = []
     for dead_letter in dead_letters:
         if len(found) == limit:
@@ -111,7 +111,7 @@ async def _newest(
 async def dead_letter(context: ServerContext, request: Request, name: str) -> HttpResponse:
     """Return a dead letter with its row, by its id such as 0-17."""
     dead_letter = await _seen(context, name, request, Mode.READ_DATA)
-    again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id])
+    again = await asyncio.to_thread(context.deployment.topics.replays.of, [dead_letter.id])
     shown = {name: value for name, value in dead_letter.body.items() if name not in HIDDEN}
     return json_response({"id": dead_letter.id, **shown, "replayed_at": again.get(dead_letter.id)})
 
@@ -161,14 +161,14 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
             f"{dead_letter.id}: replay it when that commit is served (`caraway wait --commit` waits for it)"
         )
     _check_fits(dead_letter, endpoint.targets[0], row)
-    claim = await asyncio.to_thread(context.deployment.replays.claim, dead_letter.id, request.caller.account)
+    claim = await asyncio.to_thread(context.deployment.topics.replays.claim, dead_letter.id, request.caller.account)
     if claim.done_at is None:
         elapsed = None if claim.elapsed is None else int(claim.elapsed.total_seconds() * 1000)
         digest = hashlib.blake2b(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS), digest_size=16).digest()
         # No request can have this key, as those of headers begin with their account; and no time is too long for it.
         key = RequestKey(f"dead-letter-{dead_letter.id}", elapsed, digest, request.caller.account)
         await context.ingest.put(endpoint, [row], key)
-        await asyncio.to_thread(context.deployment.replays.done, dead_letter.id)
+        await asyncio.to_thread(context.deployment.topics.replays.done, dead_letter.id)
     return json_response({"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None})
 
 
@@ -185,7 +185,7 @@ async def _replay_change(
             f"{dead_letter.id} doesn't have the change, whose row is too large for a dead letter; commit the sink "
             "under another name, which gets all changes"
         )
-    queue, replays = context.deployment.sinks.replays, context.deployment.replays
+    queue, replays = context.deployment.connectors.sinks.replays, context.deployment.topics.replays
     change = (str(sink), f"{body.get('partition')}/{body.get('offset')}")
     already = not await asyncio.to_thread(queue.ask, *change, dead_letter.id)
     deadline = asyncio.get_running_loop().time() + OUTCOME_S
@@ -205,7 +205,7 @@ async def _seen(context: ServerContext, name: str, request: Request[Any, Any], m
     """Return a dead letter that the caller may see."""
     served = context.deployment.graphs.require_served_graph(request.branch)
     topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
-    dead_letter = await asyncio.to_thread(context.deployment.letters.at, *parse_id(name))
+    dead_letter = await asyncio.to_thread(context.deployment.topics.letters.at, *parse_id(name))
     if dead_letter is None or not _is_of(context, dead_letter, served, topics):
         raise UnknownEntityError(
             f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; `caraway dead-letters list` lists them"
@@ -279,10 +279,10 @@ def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, top
         topic = dead_letter.body.get("topic", target.topic)
         if topic != target.topic and topic not in topics:
             return False
-        return not context.deployment.erased.hides_values(target.topic, target.erasable_of(row))
+        return not context.deployment.erasure.erased.hides_values(target.topic, target.erasable_of(row))
     touched = list(topics_of_step(served.plan, dead_letter.body))
     known = row if isinstance(row, dict) else {}
-    erased = context.deployment.erased
+    erased = context.deployment.erasure.erased
     return bool(touched) and not any(erased.hides_values(topic, values_of(schema, known)) for topic, schema in touched)
 
 

@@ -103,15 +103,15 @@ async def drift(context: ServerContext, request: Request[Nothing, DriftParameter
     window = last_hours(datetime.now(UTC), asked.hours)
     found = await asyncio.to_thread(
         drift_of,
-        deployment.drift,
+        deployment.monitoring.drift,
         request.branch,
         seen,
         window,
         against=asked.reference,
-        false_alarms=deployment.drift_false_alarms,
+        false_alarms=deployment.monitoring.false_alarms,
     )
     answer = DriftAnswer(
-        request.branch, window.since.isoformat(), deployment.drift_false_alarms, [_feature(one) for one in found]
+        request.branch, window.since.isoformat(), deployment.monitoring.false_alarms, [_feature(one) for one in found]
     )
     return json_response(msgspec.to_builtins(answer))
 
@@ -148,7 +148,7 @@ async def drift_findings(context: ServerContext, request: Request[Nothing, Findi
     if not request.caller.may_all(Mode.READ_DATA, request.branch):
         entities = context.limits.tags(served).entities
         seen = permitted(request.caller, Mode.READ_DATA, request.branch, entities)
-    found = await asyncio.to_thread(deployment.drift.found_of, request.branch, seen, asked.limit)
+    found = await asyncio.to_thread(deployment.monitoring.drift.found_of, request.branch, seen, asked.limit)
     findings = [DriftFinding(one.feature, one.distance, one.value, one.drifted) for one in found]
     return json_response(msgspec.to_builtins(FindingsAnswer(request.branch, findings)))
 
@@ -186,7 +186,7 @@ async def drift_profiles(context: ServerContext, request: Request[Nothing, Profi
     require(request.caller, Mode.READ_DATA, request.branch, [(asked.feature, tags.get(asked.feature, frozenset()))])
     found = await asyncio.to_thread(
         profiles_of,
-        deployment.drift,
+        deployment.monitoring.drift,
         request.branch,
         {asked.feature: features[asked.feature]},
         last_hours(datetime.now(UTC), asked.hours),
@@ -247,7 +247,7 @@ async def set_reference(context: ServerContext, request: Request[ReferenceBody])
     tags = context.limits.tags(served).entities
     pairs = [(name, tags.get(name, frozenset())) for name in kept]
     require(request.caller, Mode.WRITE_DEFINITION, request.branch, pairs)
-    await asyncio.to_thread(deployment.drift.set_references, request.branch, kept, request.caller.account)
+    await asyncio.to_thread(deployment.monitoring.drift.set_references, request.branch, kept, request.caller.account)
     ignored = [name for name in profile.columns if name not in kept]
     return json_response(msgspec.to_builtins(ReferenceAnswer(sorted(kept), ignored)))
 

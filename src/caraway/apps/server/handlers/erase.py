@@ -74,7 +74,7 @@ async def erase(context: ServerContext, request: Request[EraseBody], dataset: st
     downstream = goes_downstream(spec, body.downstream)
     if downstream:
         await asyncio.to_thread(_require_archive, context, dataset, topics)
-    number, hashed = uuid.uuid4().hex, context.deployment.keyring.current
+    number, hashed = uuid.uuid4().hex, context.deployment.erasure.keyring.current
     keys = [
         ErasedKey(
             request=number,
@@ -93,7 +93,7 @@ async def erase(context: ServerContext, request: Request[EraseBody], dataset: st
         for row in values
         for erasure in [erasure_of(topic, columns, row, hashed.id, hashed.mac_key)]
     ]
-    new = await asyncio.to_thread(context.deployment.eraser.ask, keys)
+    new = await asyncio.to_thread(context.deployment.erasure.eraser.ask, keys)
     places = remaining(dataset, served.graph, topics, downstream=downstream)
     answer = {"request": number, "keys": len(values), "new": new, "downstream": downstream, "remaining": places}
     return json_response(answer)
@@ -105,17 +105,17 @@ async def erasures(context: ServerContext, request: Request, dataset: str) -> Ht
     served.queries.catalog.dataset(dataset)
     tags = context.limits.tags(served).entities
     require(request.caller, Mode.READ_DEFINITION, request.branch, [(dataset, tags.get(dataset, frozenset()))])
-    records = await asyncio.to_thread(context.deployment.erasures.of, dataset, request.branch, limit=SHOWN)
+    records = await asyncio.to_thread(context.deployment.erasure.erasures.of, dataset, request.branch, limit=SHOWN)
     plans = _plans(context, request.branch)
     downstream = bool(records) and all(record.key.downstream for record in records)
     places = remaining(dataset, served.graph, topics_of(dataset, plans), downstream=downstream) if records else []
-    listed = [_erasure(record, context.deployment.eraser.member) for record in records]
+    listed = [_erasure(record, context.deployment.erasure.eraser.member) for record in records]
     return json_response({"dataset": dataset, "erasures": listed, "remaining": places})
 
 
 def _require_archive(context: ServerContext, dataset: str, topics: Sequence[str]) -> None:
     """Refuse if a topic isn't archived: the rows of other keys are in the archive only, once the topic is cut."""
-    archived = context.deployment.archive_reports.all().keys()
+    archived = context.deployment.offline.reports.all().keys()
     if left := [topic for topic in topics if topic not in archived]:
         raise ConflictError(
             f"erase in {dataset}: the archive has no table of {', '.join(left)} yet, from which what depends on the "

@@ -126,11 +126,11 @@ async def expectations(context: ServerContext, request: Request[Nothing, Expecta
     }
     hides = {
         check_id: None
-        if (found := deployment.erased.hides_record(check.erased_on, check.schema)) is None
+        if (found := deployment.erasure.erased.hides_record(check.erased_on, check.schema)) is None
         else partial(is_hidden, found)
         for check_id, check in checks.items()
     }
-    read = await asyncio.to_thread(_read, deployment.quality, checks, asked)
+    read = await asyncio.to_thread(_read, deployment.monitoring.quality, checks, asked)
     windows, totals, samples = read
     answer = []
     for check_id, check in checks.items():

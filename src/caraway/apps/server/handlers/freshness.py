@@ -38,7 +38,7 @@ async def freshness(context: ServerContext, request: Request) -> HttpResponse:
     deployment = context.deployment
     served = deployment.graphs.require_served_graph(request.branch)
     seen = _readable(context, request)
-    found = [each for each in deployment.freshness.of(served.plan) if each.dataset in seen]
+    found = [each for each in deployment.status.freshness.of(served.plan) if each.dataset in seen]
     if any(each.waits_for for each in found):
         # The states of jobs come from Postgres; without it the answer only lacks them.
         with suppress(UnavailableError):
@@ -75,7 +75,7 @@ async def freshness_history(context: ServerContext, request: Request[Nothing, Hi
     """Return for each dataset how old what queries read was, minute by minute, up to a day back."""
     deployment, wanted = context.deployment, request.parameters().dataset
     served = deployment.graphs.require_served_graph(request.branch)
-    ages, seen = deployment.freshness.history(served.plan, wanted), _readable(context, request)
+    ages, seen = deployment.status.freshness.history(served.plan, wanted), _readable(context, request)
     datasets = [
         DatasetAges(dataset, [at for at, _ in found], [seconds for _, seconds in found])
         for dataset, found in ages.items()

@@ -117,8 +117,8 @@ async def sample(
         spec,
         served.plan,
         count,
-        reader=deployment.newest,
-        erased=deployment.erased,
+        reader=deployment.topics.newest,
+        erased=deployment.erasure.erased,
         look_up=partial(_look_up, served, name, wanted),
     )
     return [{field: row[field] for field in wanted} for row in rows]

@@ -248,9 +248,9 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
     deployment = context.deployment
     if content is not None:
         name, text = content
-        await asyncio.to_thread(deployment.objects.write, f"{folder_of(query_id)}/{name}", text)
+        await asyncio.to_thread(deployment.offline.objects.write, f"{folder_of(query_id)}/{name}", text)
     add = partial(
-        deployment.offline_queries.add,
+        deployment.offline.queries.add,
         query_id,
         asked_for,
         branch=request.branch,
@@ -259,7 +259,7 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         workflow=workflow or DEFAULT_WORKFLOW,
     )
     await asyncio.to_thread(add)
-    deployment.offline_runner.wake()
+    deployment.offline.runner.wake()
     return await _answered(context, request, query_id)
 
 
@@ -271,14 +271,14 @@ async def offline_status(context: ServerContext, request: Request[Any, RequestPa
 async def cancel_offline(context: ServerContext, request: Request[Any, RequestParameters]) -> HttpResponse:
     """Request the end of an offline query, which ends after the part that it computes."""
     query = await query_seen(context, request, request.parameters().request_id)
-    await asyncio.to_thread(context.deployment.offline_queries.cancel, query.id)
-    context.deployment.offline_runner.wake()
+    await asyncio.to_thread(context.deployment.offline.queries.cancel, query.id)
+    context.deployment.offline.runner.wake()
     return await _answered(context, request, query.id)
 
 
 async def list_offline(context: ServerContext, request: Request[Any]) -> HttpResponse:
     """Return the newest offline queries of a branch that the caller may see."""
-    found = await asyncio.to_thread(context.deployment.offline_queries.of_branch, request.branch)
+    found = await asyncio.to_thread(context.deployment.offline.queries.of_branch, request.branch)
     shown = [_shown(context, query) for query in found if _may_see(request, query)]
     return json_response({"queries": shown})
 
@@ -288,7 +288,7 @@ async def explain_offline(context: ServerContext, request: Request[Any, ExplainP
     asked = request.parameters()
     if asked.request_id:
         query = await query_seen(context, request, asked.request_id)
-        found = await asyncio.to_thread(_recorded, context.deployment.objects, query.id)
+        found = await asyncio.to_thread(_recorded, context.deployment.offline.objects, query.id)
         return json_response({**found, "progress": _shown(context, query)})
     served = context.limits.seen(request)
     if not asked.outputs:
@@ -314,10 +314,10 @@ def _explained(
     context: ServerContext, plans: GraphPlan, plan: CompiledPlan, wanted: Execution, *, known: bool
 ) -> dict[str, Any]:
     deployment = context.deployment
-    cuts = cuts_now(deployment.bootstrap_servers, archived_topics([plans]))
-    source = ArchivedTopics(deployment.bootstrap_servers, deployment.objects.url, cuts)
+    cuts = cuts_now(deployment.topics.servers, archived_topics([plans]))
+    source = ArchivedTopics(deployment.topics.servers, deployment.offline.objects.url, cuts)
     sizes = sizes_of(plan.plan.steps, plans.indexes, plans.topics, source, piece=MESSAGES)
-    found = explanation_of(sizes, plans.indexes, wanted, limit_mb=deployment.offline_memory_mb, known=known)
+    found = explanation_of(sizes, plans.indexes, wanted, limit_mb=deployment.offline.memory_mb, known=known)
     explained: dict[str, Any] = msgspec.to_builtins(found)
     return explained
 
@@ -332,7 +332,7 @@ async def offline_result(context: ServerContext, request: Request[Any, PartParam
         raise UnknownEntityError(
             f"the query has {len(query.parts)} parts by now, there is no part {asked.part}; it is {query.status.value}"
         )
-    read = partial(read_part, context.deployment.objects, own_prefix(query.id), asked.part)
+    read = partial(read_part, context.deployment.offline.objects, own_prefix(query.id), asked.part)
     body = await asyncio.to_thread(lambda: _streamed(read()))
     return HttpResponse(200, [("content-type", ARROW)], body)
 
@@ -381,7 +381,7 @@ def _place(context: ServerContext, query_id: str, table: _Table, columns: Mappin
         raise InvalidInputError(f"format: {name[:100]!r} isn't read; it is one of {', '.join(FORMATS)}")
     base = table.bucket if "://" in table.bucket else f"s3://{table.bucket}"
     url = f"{base.rstrip('/')}/{table.path_prefix.strip('/')}"
-    context.deployment.offline_places.check(url, has_keys=access.creds is not None, role=access.role_arn)
+    context.deployment.offline.places.check(url, has_keys=access.creds is not None, role=access.role_arn)
     if name == "delta" and access.role_arn is not None:
         raise InvalidInputError("format: a table of Delta isn't read with role_arn; give access keys")
     return Place(
@@ -393,7 +393,7 @@ def _place(context: ServerContext, query_id: str, table: _Table, columns: Mappin
         role_arn=access.role_arn,
         credentials=None
         if access.creds is None
-        else sealed(context.deployment.keyring, query_id, (access.creds.access_key, access.creds.secret_key)),
+        else sealed(context.deployment.erasure.keyring, query_id, (access.creds.access_key, access.creds.secret_key)),
     )
 
 
@@ -433,7 +433,7 @@ async def query_seen(context: ServerContext, request: Request[Any, Any], query_i
         UnknownEntityError: The branch has no such query.
         ForbiddenError: The caller may not see it.
     """
-    query = await asyncio.to_thread(context.deployment.offline_queries.get, query_id)
+    query = await asyncio.to_thread(context.deployment.offline.queries.get, query_id)
     if query.branch != request.branch:
         raise UnknownEntityError(f"there is no offline query {query_id[:100]!r} on branch {request.branch[:100]!r}")
     if not _may_see(request, query):
@@ -447,7 +447,7 @@ def _may_see(request: Request[Any, Any], query: OfflineQuery) -> bool:
 
 
 def _shown(context: ServerContext, query: OfflineQuery) -> dict[str, Any]:
-    return query.answer(*place_of(query, context.deployment.objects.url))
+    return query.answer(*place_of(query, context.deployment.offline.objects.url))
 
 
 async def _answered(context: ServerContext, request: Request[Any, Any], query_id: str) -> HttpResponse:

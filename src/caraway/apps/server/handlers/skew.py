@@ -80,7 +80,7 @@ async def skew(context: ServerContext, request: Request[Nothing, SkewParameters]
     since = datetime.now(UTC) - timedelta(hours=asked.hours)
     # Counts are kept by the hour, so that of the first one belongs to it as a whole.
     counts = await asyncio.to_thread(
-        deployment.skew.counts, request.branch, since.replace(minute=0, second=0, microsecond=0)
+        deployment.monitoring.skew.counts, request.branch, since.replace(minute=0, second=0, microsecond=0)
     )
     defined = {f"{spec.name}.{feature.name}" for spec in served.graph.featuresets for feature in spec.features}
     readable = defined & permitted(request.caller, Mode.READ_DATA, request.branch, entities)
@@ -90,7 +90,7 @@ async def skew(context: ServerContext, request: Request[Nothing, SkewParameters]
     if asked.feature is not None:
         seen = _only(asked.feature, seen, readable)
     names = {found.feature for found in seen}
-    samples = await asyncio.to_thread(deployment.skew.samples, request.branch, since, names, asked.samples)
+    samples = await asyncio.to_thread(deployment.monitoring.skew.samples, request.branch, since, names, asked.samples)
     answer = SkewAnswer(
         request.branch,
         since.isoformat(),

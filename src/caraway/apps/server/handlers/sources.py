@@ -73,7 +73,7 @@ async def try_sources(context: ServerContext, request: Request[Nothing, TrialPar
     approval(request.caller, request.branch)(touched(Graph(), Graph(datasets=chosen)))
     if not request.caller.may_all(Mode.READ_DATA, request.branch):
         require(request.caller, Mode.READ_DATA, request.branch, touched(Graph(), Graph(datasets=chosen)))
-    trials = await asyncio.to_thread(context.deployment.trials.run, plans, asked.rows)
+    trials = await asyncio.to_thread(context.deployment.connectors.trials.run, plans, asked.rows)
     return json_response(msgspec.to_builtins(TrialsAnswer(sources=[_shown(trial) for trial in trials])))
 
 

@@ -72,8 +72,8 @@ async def wait(context: ServerContext, request: Request[WaitBody]) -> HttpRespon
         served = context.deployment.graphs.require_served_graph(request.branch)
         deployment = context.deployment
         wait = Wait(
-            deployment.bootstrap_servers,
-            deployment.writer,
+            deployment.topics.servers,
+            deployment.topics.writer,
             served.plan,
             positions=deployment.index.positions,
             jobs=deployment.state.jobs,

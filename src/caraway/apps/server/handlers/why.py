@@ -101,9 +101,9 @@ async def why(context: ServerContext, request: Request[WhyBody]) -> HttpResponse
     )
     deployment = context.deployment
     name = f"{folder_of(query_id)}/{JSON_INPUT}"
-    await asyncio.to_thread(deployment.objects.write, name, orjson.dumps(asked.inputs))
+    await asyncio.to_thread(deployment.offline.objects.write, name, orjson.dumps(asked.inputs))
     add = partial(
-        deployment.offline_queries.add,
+        deployment.offline.queries.add,
         query_id,
         recorded,
         branch=request.branch,
@@ -112,7 +112,7 @@ async def why(context: ServerContext, request: Request[WhyBody]) -> HttpResponse
         workflow=DEFAULT_WORKFLOW,
     )
     await asyncio.to_thread(add)
-    deployment.offline_runner.wake()
+    deployment.offline.runner.wake()
     return json_response(await _answered(context, request, query_id, asked.wait))
 
 
@@ -129,7 +129,7 @@ async def _answered(context: ServerContext, request: Request[Any, Any], query_id
         raise InvalidInputError(f"{query_id} is an offline query, no explanation; see query_offline/status")
     while not query.status.is_over and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
-        query = await asyncio.to_thread(context.deployment.offline_queries.get, query_id)
+        query = await asyncio.to_thread(context.deployment.offline.queries.get, query_id)
     return {
         "request_id": query.id,
         "status": query.status.value,
@@ -141,7 +141,7 @@ async def _answered(context: ServerContext, request: Request[Any, Any], query_id
 def _read(context: ServerContext, query: OfflineQuery) -> Any:
     if query.status is not QueryStatus.SUCCEEDED:
         return None
-    return orjson.loads(context.deployment.objects.read(f"{folder_of(query.id)}/{NAME}"))
+    return orjson.loads(context.deployment.offline.objects.read(f"{folder_of(query.id)}/{NAME}"))
 
 
 def hidden_parts(caller: Caller, branch: str, tags: Tags, graph: Graph, plan: QueryPlan) -> dict[str, str]:

@@ -145,7 +145,7 @@ def _follow(context: ServerContext, endpoint: Endpoint, report: IngestReport) ->
     """Have the trace of a request, if there is one, show when its rows have passed each job and index."""
     trace = TRACE.get()
     if trace is not None and report.accepted:
-        context.deployment.freshness.follow_event(trace, frozenset(target.topic for target in endpoint.targets))
+        context.deployment.status.freshness.follow_event(trace, frozenset(target.topic for target in endpoint.targets))
 
 
 def _key_of(request: Request[LogBody]) -> RequestKey | None:

@@ -56,7 +56,8 @@ async def sign_in(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     """Check a token, and begin a session whose id the browser keeps in a cookie."""
     fields = form_of(request.body, request.headers, signed_in=False)
     token, wanted = fields.get("token", "").strip(), page_after(fields.get("next", ""))
-    gate, access = context.server.deployment.gate, context.server.deployment.access
+    accounts = context.server.deployment.accounts
+    gate, access = accounts.gate, accounts.access
     if access is None:
         return redirect(wanted)
     try:
@@ -72,7 +73,8 @@ async def sign_in(context: PageContext, request: Request[Any, Any]) -> HttpRespo
 async def sign_out(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """End the session, and have the browser forget its id."""
     form_of(request.body, request.headers)
-    gate, access = context.server.deployment.gate, context.server.deployment.access
+    accounts = context.server.deployment.accounts
+    gate, access = accounts.gate, accounts.access
     session = session_in(request.headers)
     if access is not None and session is not None:
         # A session that has ended already needs no end, and a made-up one no line of the audit log.
@@ -100,7 +102,8 @@ async def go_to_provider(context: PageContext, request: Request[Any, Any]) -> Ht
 
 async def signed_in(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """Begin a session for a person who comes back from the identity provider."""
-    provider, gate, access = _provider(context), context.server.deployment.gate, context.server.deployment.access
+    provider, accounts = _provider(context), context.server.deployment.accounts
+    gate, access = accounts.gate, accounts.access
     fields = {name: values[-1] for name, values in fields_in(request.query_string).items()}
     secret, _, encoded = (cookie_in(request.headers, AT_PROVIDER) or "").partition(".")
     wanted, caller = HOME, ANYBODY
@@ -132,7 +135,7 @@ async def signed_in(context: PageContext, request: Request[Any, Any]) -> HttpRes
 
 
 def _provider(context: PageContext) -> Provider:
-    provider = context.server.deployment.gate.provider
+    provider = context.server.deployment.accounts.gate.provider
     if provider is None or not provider.signs_in:
         raise UnknownPathError("this server has no identity provider (oidc.issuer, oidc.client_id, oidc.redirect_url)")
     return provider
@@ -145,7 +148,7 @@ def _not_signed_in(context: PageContext, error: CarawayError, wanted: str, *cook
 
 
 def _form(context: PageContext, wanted: str, message: str = "") -> str:
-    provider = context.server.deployment.gate.provider
+    provider = context.server.deployment.accounts.gate.provider
     elsewhere = None if provider is None or not provider.signs_in else link("/sign-in/provider", next=wanted)
     return render("sign_in.html", wanted=wanted, message=message, elsewhere=elsewhere)
 

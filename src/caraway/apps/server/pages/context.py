@@ -61,7 +61,7 @@ class PageContext:
             permission = endpoint.permission
             where = f"branch {request.branch[:100]!r}" if permission.on_branch else permission.scope
             error = ForbiddenError(f"account {caller.account!r} lacks {permission.wanted} on {where}")
-            self.server.deployment.gate.refuse(caller, target, request.branch, error)
+            self.server.deployment.accounts.gate.refuse(caller, target, request.branch, error)
             raise error
         if "{" in endpoint.path and not name:
             raise InvalidInputError(f"{request.path} needs a name, and the request has none")
@@ -75,7 +75,7 @@ class PageContext:
             body_form=endpoint.body,
             parameters_form=endpoint.parameters,
         )
-        gate = self.server.deployment.gate
+        gate = self.server.deployment.accounts.gate
         response = await gate.pass_on(endpoint, inner, lambda: endpoint.respond(inner, name))
         return orjson.loads(response.body)
 

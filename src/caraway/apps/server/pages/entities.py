@@ -43,7 +43,7 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     served = context.server.deployment.graphs.require_served_graph(request.branch)
     node = node_id(NodeKind.DATASET, name)
     indexes = [index for index in status["index"].get("indexes", ()) if index["dataset"] == name]
-    lags = context.server.deployment.lags
+    lags = context.server.deployment.status.lags
     lag = line_of(lags.past.of(indexes[0]["asset"])) if indexes else None
     return context.page(
         request,
@@ -84,6 +84,7 @@ async def featureset(context: PageContext, request: Request[Any, Any]) -> HttpRe
 async def feature(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """Return the page of a feature, with what makes it stale."""
     catalogue, name = context.catalogue(request), given(request, "name")
+    traffic = context.server.deployment.status.lags.traffic
     owner, spec = _known(name, catalogue.features, "feature")
     extractor, node = catalogue.extractors.get(name), node_id(NodeKind.FEATURE, name)
     status = await context.ask(request, "status")
@@ -108,7 +109,11 @@ async def feature(context: PageContext, request: Request[Any, Any]) -> HttpRespo
         freshness=[(dataset, lags.get(dataset)) for dataset in read],
         lines=[
             ("Age of the oldest data that it reads", line_of(await _past_ages(context, request, read[:CHARTED])), "s"),
-            ("Extractions", line_of(context.server.deployment.lags.traffic.of(extractions_of(name))), " a second"),
+            (
+                "Extractions",
+                line_of(traffic.of(extractions_of(name))),
+                " a second",
+            ),
         ],
         above=catalogue.above.get(node, ()),
         below=catalogue.below.get(node, ()),
@@ -169,7 +174,7 @@ async def job(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
         for problem in problems_of(status, catalogue.datasets, datetime.now(UTC))
         if found["dataset"] in problem.datasets
     ]
-    past = context.server.deployment.lags.past
+    past = context.server.deployment.status.lags.past
     return context.page(
         request,
         "job.html",

@@ -43,7 +43,7 @@ async def overview(context: PageContext, request: Request[Any, Any]) -> HttpResp
     indexes = [index for index in status["index"].get("indexes", ()) if index["dataset"] in catalogue.datasets]
     indexes.sort(key=lambda index: (-(index["lag_seconds"] or 0.0), -(index["lag"] or 0), index["dataset"]))
     jobs = wanted_jobs(status, catalogue.datasets)
-    lags = context.server.deployment.lags
+    lags = context.server.deployment.status.lags
     return context.page(
         request,
         "overview.html",

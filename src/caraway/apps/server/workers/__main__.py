@@ -44,7 +44,7 @@ def write(settings: Settings, folder: Path) -> None:
     # of other sites. Readers also tell how a request came.
     app = App(
         Router(endpoints(deployment)),
-        deployment.gate,
+        deployment.accounts.gate,
         RequestBounds.of(settings.server),
         sites=None,
         tracer=deployment.tracer,
@@ -52,9 +52,9 @@ def write(settings: Settings, folder: Path) -> None:
     )
     server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:
-        uvloop.run(serve(server, deployment.start, end_s=END_S))
+        uvloop.run(serve(server, deployment.parts.start, end_s=END_S))
     finally:
-        deployment.stop()
+        deployment.parts.stop()
 
 
 def read(settings: Settings, folder: Path, number: int, host: str, port: int) -> None:

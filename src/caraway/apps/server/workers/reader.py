@@ -15,16 +15,17 @@ from caraway.apps.server.access.gate import Gate
 from caraway.apps.server.access.limits import AccessLimits
 from caraway.apps.server.access.provider import provider_of
 from caraway.apps.server.figures import write_figures
+from caraway.apps.server.foundation import addresses, function_pool
 from caraway.apps.server.handlers.context import ReadContext
 from caraway.apps.server.http.endpoints import ANY_TOKEN, PUBLIC, Endpoint, Handler, Router, bound
 from caraway.apps.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.apps.server.http.messages import HttpResponse
 from caraway.apps.server.pages.session import CONSOLE, HOME, OPEN_PAGES
+from caraway.apps.server.parts import ServerPart, ServerParts, thread_part
 from caraway.apps.server.served_graph import ServedGraphs
 from caraway.apps.server.surface import READS
 from caraway.apps.server.tracing.tracer import tracer_of
 from caraway.apps.server.watch import Watch
-from caraway.apps.server.wiring import addresses, function_pool
 from caraway.apps.server.workers.forwarding import Forwarder, Forwarding
 from caraway.compute.extractors.pool import FunctionPool
 from caraway.compute.query.model import Reader
@@ -126,8 +127,8 @@ class ReaderParts:
         # The processes of `extractor_processes` are divided among the readers, rounded up, so a server with several
         # processes has about as many of them as one with a single process.
         self._functions = function_pool(settings, self._secrets, -(-shared.extractor_processes // shared.workers))
-        self._writer = TopicWriter(servers)
-        self.served = ServedLog(self._writer)
+        writer = TopicWriter(servers)
+        self.served = ServedLog(writer)
         self._plans = Plans(StateReader(self._engine))
         self._erasures = ErasureLog(self._engine)
         self._erasures_known = 0
@@ -141,38 +142,35 @@ class ReaderParts:
             changes_of(folder), self._read, IndexReader(follower, self._erased), self._functions, shared.poll_seconds
         )
         self.tracer = tracer_of(settings.traces)
-        self._listener = Listener(self._engine, self._look_at_once)
-        self._watches = (
-            self.graphs.watch,
-            Watch("index", follower.catch_up, INDEX_INTERVAL_S),
-            Watch("figures", partial(write_figures, folder, number), FIGURES_INTERVAL_S),
+        watches = {
+            "postgres": self.graphs.watch,
+            "index": Watch("index", follower.catch_up, INDEX_INTERVAL_S),
+            "figures": Watch("figures", partial(write_figures, folder, number), FIGURES_INTERVAL_S),
+        }
+        traces = [] if self.tracer is None else [ServerPart(name="traces", stop=partial(self.tracer.stop, STOP_S))]
+        self._parts = ServerParts(
+            [
+                ServerPart(name="postgres", ask=partial(end_retries, self._engine), stop=self._engine.dispose),
+                *traces,
+                ServerPart(name="functions", start=self._functions.start, stop=self._functions.stop),
+                ServerPart(name="the producer of what is served", stop=partial(writer.close, STOP_S)),
+                ServerPart(name="what is served", start=self.served.start, stop=partial(self.served.stop, CLOSE_S)),
+                ServerPart(name="gate", start=self.gate.start, stop=self.gate.stop),
+                *(thread_part(f"the watch of {name}", watch, STOP_S) for name, watch in watches.items()),
+                thread_part("listener", Listener(self._engine, self._look_at_once), 0),
+            ]
         )
 
     def start(self) -> None:
         """Start all parts in the background, and wait a while for the definitions that queries need."""
-        self._functions.start()
-        self.served.start()
-        for watch in self._watches:
-            watch.start()
-        self.gate.start()
-        self._listener.start()
+        self._parts.start()
         # This reader listens only after the wait, so new connections go to readers that have their definitions. The
         # wait is bounded: without Postgres the reader must start all the same, and report the problem.
         self.graphs.loaded.wait(LOADING_S)
 
     def stop(self) -> None:
         """Stop all parts; records on their way to Kafka get some time to arrive."""
-        end_retries(self._engine)
-        self._listener.stop(0)
-        for watch in self._watches:
-            watch.stop(STOP_S)
-        self.gate.stop()
-        self.served.stop(CLOSE_S)
-        self._writer.close(STOP_S)
-        self._functions.stop()
-        if self.tracer is not None:
-            self.tracer.stop(STOP_S)
-        self._engine.dispose()
+        self._parts.stop()
 
     def _read(self) -> Needed:
         """Return what the branches need now, after the erased keys and the secrets were read."""

@@ -234,24 +234,19 @@ def site(
     gate = Gate(log, access)
     gate.refresh()
     deployment = MADE(
-        gate=gate,
-        access=accounts if tokens else None,
-        audit=audit,
+        accounts=MADE(gate=gate, access=accounts if tokens else None, audit=audit),
         control=MADE(commits=MADE(roll_back=roll_back, commit=promoted)),
-        drift=drift,
-        drift_false_alarms=0.001,
-        archive_reports=MADE(all=dict),
-        offline_queries=explanations,
-        offline_runner=explanations,
-        objects=explanations,
-        quality=quality,
-        profiles=profiles,
-        skew=skew,
-        freshness=freshness
-        or MADE(
-            ages=dict,
-            of=lambda plan: [_age(index.dataset) for index in plan.indexes],
-            history=lambda plan, name: {index.dataset: PAST for index in plan.indexes if index.dataset == name},
+        monitoring=MADE(drift=drift, false_alarms=0.001, quality=quality, profiles=profiles, skew=skew),
+        offline=MADE(queries=explanations, runner=explanations, objects=explanations, reports=MADE(all=dict)),
+        status=MADE(
+            freshness=freshness
+            or MADE(
+                ages=dict,
+                of=lambda plan: [_age(index.dataset) for index in plan.indexes],
+                history=lambda plan, name: {index.dataset: PAST for index in plan.indexes if index.dataset == name},
+            ),
+            health=MADE(problems=lambda: problems, warning=str),
+            lags=MADE(look=lambda: tuple(lags), past=past, traffic=traffic),
         ),
         graphs=MADE(
             require_served_graph=lambda _branch="main": served,
@@ -276,14 +271,9 @@ def site(
             references=dict,
         ),
         index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
-        health=MADE(problems=lambda: problems, warning=str),
-        lags=MADE(look=lambda: tuple(lags), past=past, traffic=traffic),
-        sinks=MADE(statuses=list),
-        sources=MADE(statuses=list),
-        newest=MADE(newest=lambda *_, **__: []),
-        erased=ErasedKeys(dict),
-        letters=dead_letters,
-        replays=replays,
+        connectors=MADE(sinks=MADE(statuses=list), sources=MADE(statuses=list)),
+        topics=MADE(newest=MADE(newest=lambda *_, **__: []), letters=dead_letters, replays=replays),
+        erasure=MADE(erased=ErasedKeys(dict)),
         secrets=MADE(refresh=lambda: None, get=str, names=dict),
     )
     context = ServerContext(
