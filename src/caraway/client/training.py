@@ -1,6 +1,7 @@
 """Training sets: features of many rows as of the rows' times, computed by a server and read part by part."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,9 @@ HISTORY, ERROR = "_history", "_error"
 # The states of a query that isn't over.
 UNDER_WAY = frozenset({"waiting", "running"})
 SUCCEEDED = "succeeded"
+# A training set more of whose rows see their own event is warned of. Rows at other times see one by chance, if events
+# are frequent and have times in whole minutes.
+MOST = 0.9
 # Seconds between two looks at a query's progress: the first pause, which grows, and the longest one.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 # Seconds for which a client asks on while the server doesn't answer. A query outlives its server's restart, which may
@@ -45,6 +49,7 @@ class TrainingSet:
         rows: The number of rows.
         failed: The number of rows that failed; `errors` tells why.
         short: The number of rows that asked for more history than there is; `short_history` tells which.
+        own_events: The share of rows, of those that were looked at, for which a lookup has changed at their own times.
     """
 
     def __init__(
@@ -62,9 +67,16 @@ class TrainingSet:
         self.rows = int(status["rows_done"])
         self.failed = int(status["rows_failed"])
         self.short = int(status.get("rows_short", 0))
+        self.own_events = float(status.get("own_events", 0.0))
         self._parts = int(status["parts"])
         self._read = read
         self._profiles: dict[tuple[str, ...], Profile] = {}
+        if self.own_events > MOST:
+            warnings.warn(
+                f"{self.own_events:.0%} of the rows have an event at their own time, which their features count, while "
+                "a query before that event doesn't know it; if you query before you log, ask with before=True",
+                stacklevel=3,
+            )
 
     def __len__(self) -> int:
         return self.rows

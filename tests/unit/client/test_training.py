@@ -41,6 +41,13 @@ def status(state: str, done: int = 0, error: str | None = None) -> dict[str, Any
     return {"request_id": "r", "status": state, "rows": 3, "rows_done": done, "error": error, "parts": 0}
 
 
+def test_rows_that_mostly_see_their_own_event_are_warned_of() -> None:
+    TrainingSet({**DONE, "own_events": 0.9}, PARTS.__getitem__)
+    with pytest.warns(UserWarning, match="93% of the rows have an event at their own time.*before=True"):
+        found = TrainingSet({**DONE, "own_events": 0.93}, PARTS.__getitem__)
+    assert found.own_events == 0.93
+
+
 def test_the_rows_come_in_every_form() -> None:
     found = TrainingSet(DONE, PARTS.__getitem__)
     assert (len(found), found.failed) == (3, 1)

@@ -58,6 +58,24 @@ def test_rows_may_see_what_was_there_before_their_times() -> None:
     assert found.errors == now.errors
 
 
+@pytest.mark.parametrize(("late_us", "share"), [(0, 0.0), (3_600_000_000, 1.0), (3_600_000_001, 0.0)])
+def test_rows_that_see_their_own_event_are_counted(late_us: int, share: float) -> None:
+    rows = part(list(range(8)), [T + late_us] * 8)
+    compiled = plan("State.species")
+    later = evaluate(compiled, rows, FIRST)
+    assert later is not None
+    first = evaluate(compiled, rows, 0)
+    assert first is not None
+    assert (first.own_events, later.own_events) == (share, 0.0), "only the first rows of a query are looked at"
+    half = evaluate(compiled, part([1] * 4, [T + late_us, T + late_us, T + 1, None]), 0)
+    assert half is not None
+    assert half.own_events == pytest.approx(2 / 3 * share)
+    earlier = before_its_time(lambda asked, begin, interrupted: evaluate(compiled, asked, begin, interrupted))
+    before = earlier(rows, 0, lambda: False)
+    assert before is not None
+    assert before.own_events == 0.0
+
+
 PLACES = [(), (0,), (5,), (9,), (0, 9), (4, 5), tuple(range(10)), tuple(range(9)), tuple(range(1, 10))]
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from caraway.compute.query.batch import Batch
 from caraway.compute.query.executor import CompiledPlan
-from caraway.compute.query.model import TypedColumn
+from caraway.compute.query.model import LookupStep, TypedColumn
 from caraway.dtypes.frames import arrow_array
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.types import (
@@ -29,6 +29,8 @@ from caraway.offline.columns import SeriesBatch
 from caraway.offline.queries.inputs import InputPart
 
 _ROW = re.compile(r"\brow 0\b")
+# The rows that are looked at for own events.
+SAMPLED = 100
 # Types whose columns are the same in polars and in Arrow.
 _PLAIN = (IntType, FloatType, BoolType, StringType, DatetimeType)
 
@@ -41,11 +43,13 @@ class Evaluated:
         columns: The outputs, null for rows that failed.
         times: The time of each row in microseconds, None if it can't be read.
         errors: Why a row failed; None for a row that didn't.
+        own_events: The share of some of the rows for which something that is looked up has changed at their own time.
     """
 
     columns: dict[str, pa.Array]
     times: list[int | None]
     errors: list[str | None]
+    own_events: float = 0.0
 
 
 def evaluate(
@@ -60,8 +64,15 @@ def evaluate(
         interrupted: Returns whether to give up. If many rows fail, a function of a user is called thousands of times.
 
     Returns:
-        The results; None if the evaluation was given up.
+        The results; None if the evaluation was given up. Those of the first rows have the share of own events.
     """
+    found = _evaluated(plan, part, first, interrupted)
+    if found is None or first:
+        return found
+    return replace(found, own_events=_own_events(plan, part, found))
+
+
+def _evaluated(plan: CompiledPlan, part: InputPart, first: int, interrupted: Callable[[], bool]) -> Evaluated | None:
     times, errors = times_of(part, first)
     every = [row for row in range(part.rows) if times[row] is not None]
     try:
@@ -72,6 +83,31 @@ def evaluate(
         # Some row fails. The rows are computed again in ever smaller halves, until each failing row is alone.
         pass
     return _Halving(plan, part, first, times, errors).run(every, interrupted)
+
+
+def _own_events(plan: CompiledPlan, part: InputPart, found: Evaluated) -> float:
+    """Return for which share of up to `SAMPLED` rows a lookup has another answer a microsecond earlier."""
+    names = [looked.column for step in plan.plan.steps if isinstance(step, LookupStep) for looked in step.features]
+    fine = [row for row, error in enumerate(found.errors) if error is None]
+    rows = fine[:: max(1, len(fine) // SAMPLED)][:SAMPLED]
+    if not names or not rows:
+        return 0.0
+    data = {name: [values[row] for row in rows] for name, values in part.inputs.items()}
+    times = [found.times[row] or 0 for row in rows]
+    try:
+        now = plan.evaluate(data, times).columns
+        before = plan.evaluate(data, [time_us - 1 for time_us in times]).columns
+    except (InvalidInputError, ExtractorError):
+        # A row may lack a feature before its first event.
+        return 0.0
+    return sum(any(_differ(now[name][row], before[name][row]) for name in names) for row in range(len(rows))) / len(
+        rows
+    )
+
+
+def _differ(one: object, other: object) -> bool:
+    # NaN differs from itself.
+    return one != other and (one == one or other == other)  # noqa: PLR0124
 
 
 def before_its_time(
@@ -86,7 +122,7 @@ def before_its_time(
         if found is None:
             return None
         told = [unread or failed for unread, failed in zip(errors, found.errors, strict=True)]
-        return replace(found, times=times, errors=told)
+        return replace(found, times=times, errors=told, own_events=0.0)
 
     return earlier
 

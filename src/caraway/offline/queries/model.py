@@ -109,12 +109,14 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
 class Part(Struct, frozen=True):
     """A part of the result that is written: its rows, how many failed, and how many asked for more history.
 
+    `own_events` is the share of its rows whose lookups have changed at the rows' own times, as far as was looked.
     `bytes` is the size of its file. `seconds` has those of the steps that computed and wrote it.
     """
 
     rows: int
     failed: int
     short: int = 0
+    own_events: float = 0.0
     bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -167,6 +169,11 @@ class OfflineQuery(Struct, frozen=True, kw_only=True):
         return sum(part.short for part in self.parts)
 
     @property
+    def own_events(self) -> float:
+        """The share of the first rows whose lookups have changed at the rows' own times."""
+        return self.parts[0].own_events if self.parts else 0.0
+
+    @property
     def rows_failed(self) -> int:
         """The number of rows that failed."""
         return sum(part.failed for part in self.parts)
@@ -192,6 +199,7 @@ class OfflineQuery(Struct, frozen=True, kw_only=True):
             "rows_done": self.rows_done,
             "rows_failed": self.rows_failed,
             "rows_short": self.rows_short,
+            "own_events": self.own_events,
             "parts": len(self.parts),
             "bytes": sum(part.bytes for part in self.parts),
             "seconds": self.seconds,

@@ -120,7 +120,14 @@ class QueryRun:
             size = write_part(self.output, self.prefix, number, table)
         failed = sum(error is not None for error in evaluated.errors)
         LOG.info("wrote a part", query=self.query.id, part=number, rows=table.num_rows, failed=failed)
-        return Part(table.num_rows, failed, sum(note is not None for note in short), size, self.watch.taken())
+        return Part(
+            rows=table.num_rows,
+            failed=failed,
+            short=sum(note is not None for note in short),
+            own_events=evaluated.own_events,
+            bytes=size,
+            seconds=self.watch.taken(),
+        )
 
 
 def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], QueryStatus | None]) -> None:

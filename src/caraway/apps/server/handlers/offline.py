@@ -150,6 +150,7 @@ class OfflineAnswer(Struct):
     rows_done: int
     rows_failed: int
     rows_short: int
+    own_events: float
     parts: int
     bytes: int
     seconds: dict[str, float]
