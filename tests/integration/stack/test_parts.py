@@ -10,12 +10,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from caraway.apps.stack import ports
 from caraway.apps.stack.jars import JarSet
-from caraway.apps.stack.kafka import EMBEDDED, EmbeddedKafka
+from caraway.apps.stack.kafka import EMBEDDED, MECHANISM, USER, EmbeddedKafka
 from caraway.apps.stack.postgres import EmbeddedPostgres
 from caraway.dataplane.topics.connection import client_config
-from caraway.dataplane.topics.credentials import sign_in
+from caraway.dataplane.topics.credentials import client_options, java_options, sign_in
 from caraway.process.settings.kafka import KafkaSettings
 from tests.alone import running
+from tests.services.hostile import evil_broker
 
 
 def test_postgres_fixture_gives_an_empty_database(empty_postgres: str) -> None:
@@ -127,3 +128,27 @@ def test_kafka_requires_its_password_from_clients_of_broker_and_controller(tmp_p
     assert again.password == password
     readable = [path for path in (tmp_path / "kafka").rglob("*") if path.stat().st_mode & 0o077]
     assert readable == []
+
+
+def test_an_impostor_on_the_port_of_kafka_gets_no_password(tmp_path: Path, jars: JarSet) -> None:
+    """The impostor has taken the port while the broker is restarted. It offers PLAIN, and notes what clients send."""
+    with evil_broker() as impostor:
+        port = int(impostor.address.rpartition(":")[2])
+        broker = EmbeddedKafka(tmp_path / "kafka", port=port, controller_port=ports.choose(), jars=jars.broker)
+        password = broker.password
+        settings = KafkaSettings.model_validate(
+            {"bootstrap_servers": broker.bootstrap_servers, **EMBEDDED, "password": password}
+        )
+        with pytest.raises(KafkaException):
+            AdminClient(client_config(sign_in(settings))).list_topics(timeout=3)
+    assert USER.encode() in impostor.sent
+    assert password is not None
+    assert password.encode() not in impostor.sent
+    # Java's clients, and the broker itself, take no other mechanism than the one that they are given.
+    assert java_options(settings)["sasl.mechanism"] == client_options(settings)["sasl.mechanism"] == MECHANISM
+    broker.prepare()
+    written = (tmp_path / "kafka" / "server.properties").read_text()
+    mechanisms = [line.partition("=")[2] for line in written.splitlines() if "mechanism" in line]
+    assert mechanisms == [MECHANISM] * 3
+    # The password isn't on the command line by which the files are made, and no copy of it stays beside them.
+    assert not (tmp_path / "kafka" / "format.arguments").exists()

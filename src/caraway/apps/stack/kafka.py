@@ -14,12 +14,15 @@ from caraway.dataplane.streams.java.runtime import find_java
 from caraway.dataplane.topics.credentials import login
 from caraway.process.children.part import Launch, Part
 from caraway.process.children.process import run_to_end
-from caraway.process.private_files import kept_password, make_folder, opener
+from caraway.process.private_files import kept_password, make_folder, opener, write_whole
 
 FORMAT_SECONDS = 120.0
 USER = "caraway"
+# By SCRAM, each side only proves that it knows the password. So whoever takes the port while the broker is restarted,
+# and passes for it, is sent none.
+MECHANISM = "SCRAM-SHA-256"
 # The settings of its clients, beside the address and the password. No other broker could keep a replica.
-EMBEDDED = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "user": USER, "replication_factor": 1}
+EMBEDDED = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": MECHANISM, "user": USER, "replication_factor": 1}
 # 192 random bits can't be guessed, though every user of the machine reaches the port and may try without limit.
 PASSWORD_BYTES = 24
 LOG4J = Path(__file__).with_name("kafka-log4j2.properties")
@@ -171,14 +174,14 @@ class EmbeddedKafka(Part):
         password = self.password
         if password is None:
             return {"listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
-        jaas = login(USER, password, (USER, password))
+        jaas = login(USER, password, MECHANISM)
         return {
             "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "sasl.mechanism.inter.broker.protocol": "PLAIN",
-            "sasl.mechanism.controller.protocol": "PLAIN",
-            "listener.name.client.plain.sasl.jaas.config": jaas,
-            "listener.name.controller.plain.sasl.jaas.config": jaas,
+            "sasl.enabled.mechanisms": MECHANISM,
+            "sasl.mechanism.inter.broker.protocol": MECHANISM,
+            "sasl.mechanism.controller.protocol": MECHANISM,
+            f"listener.name.client.{MECHANISM.lower()}.sasl.jaas.config": jaas,
+            f"listener.name.controller.{MECHANISM.lower()}.sasl.jaas.config": jaas,
         }
 
     @property
@@ -196,9 +199,18 @@ class EmbeddedKafka(Part):
         # A cluster id is 128 bits, as 22 characters of base64. It must not begin with "-", or the tool takes it for an
         # option.
         cluster_id = secrets.token_hex(1)[0] + secrets.token_urlsafe(16)[1:22]
-        options = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        options = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
+        arguments = self._folder / "format.arguments"
+        if (password := self.password) is not None:
+            # The user is among the first metadata, since nobody could sign in to add it. Other users of the machine can
+            # read command lines, so the tool reads the password from a file.
+            write_whole(arguments, f"--add-scram\n{MECHANISM}=[name={USER},password={password}]\n".encode())
+            options.append(f"@{arguments}")
         flags = ("-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={LOG4J}")
         launch = Launch(command=(*self._java(), *self._java_options, *flags, *options), folder=self._folder)
-        said = run_to_end(launch, self._folder / "format.log", FORMAT_SECONDS)
+        try:
+            said = run_to_end(launch, self._folder / "format.log", FORMAT_SECONDS)
+        finally:
+            arguments.unlink(missing_ok=True)
         if said is not None:
             raise PartFailedError(f"Kafka could not create its files in {self._data}:\n{said}")

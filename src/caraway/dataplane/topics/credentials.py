@@ -2,7 +2,7 @@
 
 Only this module knows the protocols of Kafka: it gives the settings of librdkafka, by which Python's clients connect,
 and those of Java's clients, which Spark has. The embedded broker requires a password, since every user of the machine
-can reach its port; the password travels over the loopback interface only.
+can reach its port. Its clients sign in by SCRAM, so that whoever passes for the broker gets no password.
 """
 
 import ssl
@@ -68,7 +68,7 @@ def java_options(kafka: KafkaSettings) -> dict[str, str]:
             "security.protocol": kafka.security_protocol,
             "sasl.mechanism": kafka.sasl_mechanism,
             "sasl.jaas.config": kafka.sasl_mechanism
-            and login(kafka.user or "", kafka.password or "", mechanism=kafka.sasl_mechanism),
+            and login(kafka.user or "", kafka.password or "", kafka.sasl_mechanism),
             "ssl.truststore.type": kafka.ca_file and "PEM",
             "ssl.truststore.certificates": kafka.ca_file and kafka.ca_file.read_text(),
             "ssl.keystore.type": kafka.key_file and "PEM",
@@ -84,10 +84,9 @@ def spark_options(bootstrap_servers: str) -> Mapping[str, str]:
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
-def login(user: str, password: str, *users: tuple[str, str], mechanism: str = "PLAIN") -> str:
-    """Return a login for Java; for a broker it also contains the users that may sign in there."""
-    known = "".join(f' user_{name}="{secret}"' for name, secret in users)
-    return f'{_LOGIN_MODULES[mechanism]} required username="{user}" password="{password}"{known};'
+def login(user: str, password: str, mechanism: str) -> str:
+    """Return a login for Java."""
+    return f'{_LOGIN_MODULES[mechanism]} required username="{user}" password="{password}";'
 
 
 def _used(kafka: KafkaSettings, options: Mapping[str, str | Path | None]) -> dict[str, str]:
