@@ -13,6 +13,7 @@ PAGE = (DOCS / "operate" / "security.md").read_text(encoding="utf-8")
 _TEST = re.compile(r"`((?:tests/[\w/]+\.py|…)(?:::\w+)?)`")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
+INDEX = "tests/integration/index"
 SERVER = "tests/integration/server"
 LIMITS = f"{SERVER}/test_open_doors_limits.py"
 CONFINED = "tests/unit/process/confinement/test_confinement.py"
@@ -41,7 +42,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "tests/unit/offline/test_addresses.py::test_a_role_of_aws_opens_no_other_store_with_the_server_s_own_rights",
         "tests/unit/offline/test_addresses.py::test_only_listed_roles_are_assumed",
     ),
-    "F9 one replica": ("tests/integration/topics/test_secured.py::test_brokers_decide_how_many_replicas_there_are",),
+    "F9 one replica": (
+        "tests/integration/topics/test_secured.py::test_brokers_decide_how_many_replicas_there_are",
+        "tests/integration/topics/test_replicas.py::test_no_acknowledged_event_is_lost_with_the_disk_of_a_leader",
+    ),
     "F10 exponential patterns": (f"{LIMITS}::test_no_value_takes_exponential_time_or_grows_without_bound",),
     "F11 shared nodes": (f"{LIMITS}::test_a_small_definition_cannot_become_a_large_one",),
     "F12 network of connectors": (
@@ -95,7 +99,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "L7 lost counts of refusals": (
         "tests/unit/apps/server/test_access.py::test_refusals_that_could_not_be_written_are_written_later",
     ),
-    "L8 positions ahead of topics": ("positions of sources and indexes in Postgres are then ahead",),
+    "L8 positions ahead of topics": (
+        f"{INDEX}/test_worker.py::test_records_that_a_broker_lost_are_told_even_if_others_are_in_their_places",
+        "positions of sources in Postgres don't go back",
+    ),
     "L9 archives after a power failure": (
         "tests/faults/test_power.py::test_what_the_archive_says_that_it_has_survives",
     ),

@@ -266,3 +266,50 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
             wait_until_caught_up(worker, topic, 2050)
             assert all(sum(s.offsets.values()) == 2050 for s in worker.positions())
             flow.check(reader)
+
+
+@pytest.mark.full(reason="a broker of its own that is started twice; `test_a_topic_that_begins_anew…` lacks an offset")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("after", [50, 400])
+def test_records_that_a_broker_lost_are_told_even_if_others_are_in_their_places(
+    jars: JarSet, topic: str, tmp_path: Path, after: int
+) -> None:
+    """After a power failure an index is ahead of its topic; it must not go on as if nothing had happened."""
+    port = ports.choose()
+    broker = EmbeddedKafka(
+        tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, with_password=False
+    )
+    servers, folder = broker.bootstrap_servers, tmp_path / "index"
+    with running(broker, tmp_path / "kafka.log") as pid, TopicWriter(servers, timeout_s=TIMEOUT_S) as writer:
+        ensure_topics(servers, [topic], 1)
+        flow = Flow(writer, topic)
+        flow.send(100)
+        (log,) = tmp_path.glob(f"kafka/data/{topic}-0/*.log")
+        kept = log.stat().st_size
+        flow.send(200)
+        with following(servers, folder) as (worker, _):
+            worker.set_plans(on(topic))
+            wait_until_caught_up(worker, topic, 300)
+        os.kill(pid, signal.SIGKILL)
+    os.truncate(log, kept)
+    with running(broker, tmp_path / "kafka.log"), TopicWriter(servers, timeout_s=TIMEOUT_S) as writer:
+        flow.sent, flow.writer = flow.sent[:100], writer
+        # With 400 more, the topic has other records where the index has been.
+        flow.send(after)
+        with following(servers, folder) as (worker, reader):
+            worker.set_plans(on(topic))
+            wait_for(
+                lambda: [sum(s.offsets.values()) for s in worker.positions()] == [100 + after] * 2 and worker.lost(),
+                "the index that is built anew",
+            )
+            (told,) = worker.lost()
+            assert topic in told
+            assert "0@300" in told
+            flow.check(reader)
+        # It is told once: the new index has followed the topic from its beginning.
+        with following(servers, folder) as (worker, reader):
+            worker.set_plans(on(topic))
+            flow.send(10)
+            wait_until_caught_up(worker, topic, 110 + after)
+            assert worker.lost() == []
+            flow.check(reader)

@@ -179,6 +179,10 @@ class DividedServerIndex(ServerIndex):
         return f"no server owns these shards: {', '.join(missing)}" if missing and self._divided else None
 
     @override
+    def _lost(self) -> list[str]:
+        return [text for shard in self._open_shards().values() for text in shard.worker.lost()] + super()._lost()
+
+    @override
     def positions(self) -> list[IndexStatus]:
         shards = [status for shard in self._open_shards().values() for status in shard.worker.positions()]
         return [*merged(shards), *super().positions()]

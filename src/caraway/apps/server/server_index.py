@@ -176,8 +176,11 @@ class ServerIndex:
         return self._worker.remove_erased(plan, stopping)
 
     def warning(self) -> str:
-        """Return that indexes lack records of their topics, and the remedy; "" if none does."""
-        return left_out(self.positions())
+        """Return that indexes lack records of their topics, or topics records of theirs, and the remedy; "" if not."""
+        return "; ".join(filter(None, [left_out(self.positions()), *self._lost()]))
+
+    def _lost(self) -> list[str]:
+        return self._worker.lost()
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""

@@ -74,6 +74,12 @@ def kafka_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
     return ClassArchive.of(cache_dir, "kafka", jars)
 
 
+def new_cluster_id() -> str:
+    """Return a random id of a cluster: 128 bits, as 22 characters of base64."""
+    # It must not begin with "-", or the tool that takes it has it for an option.
+    return secrets.token_hex(1)[0] + secrets.token_urlsafe(16)[1:22]
+
+
 class EmbeddedKafka(Part):
     """A Kafka broker that lives in a folder.
 
@@ -127,10 +133,10 @@ class EmbeddedKafka(Part):
         listeners = f"CLIENT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
         properties = {
             **PROPERTIES,
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "listeners": listeners,
             "advertised.listeners": f"CLIENT://127.0.0.1:{self.port}",
             **self._security(),
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             # In a properties file the backslash is an escape.
             "log.dirs": str(self._data).replace("\\", "\\\\"),
         }
@@ -195,11 +201,11 @@ class EmbeddedKafka(Part):
     def _java(self) -> tuple[str, ...]:
         return (str(find_java()), "-cp", self._class_path)
 
+    def _cluster_id(self) -> str:
+        return new_cluster_id()
+
     def _format(self) -> None:
-        # A cluster id is 128 bits, as 22 characters of base64. It must not begin with "-", or the tool takes it for an
-        # option.
-        cluster_id = secrets.token_hex(1)[0] + secrets.token_urlsafe(16)[1:22]
-        options = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
+        options = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id(), "-c", str(self._properties)]
         arguments = self._folder / "format.arguments"
         if (password := self.password) is not None:
             # The user is among the first metadata, since nobody could sign in to add it. Other users of the machine can

@@ -17,9 +17,9 @@ from caraway.errors import UnavailableError
 # (`caraway.dataplane.topics.blocks`).
 Message = tuple[bytes | None, bytes | None, int, int]
 
-# The codes of a consumer's errors if the topic doesn't have the offset from which it is read: it was deleted by
-# retention, or the topic was created anew.
-LOST_OFFSET = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - its public name
+# The codes of a consumer's errors if the topic doesn't have what precedes the offset from which it is read: it was
+# removed by retention, the broker lost its newest records and may have written others since, or the topic is a new one.
+LOST_OFFSET = {KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - their public names
 
 # Settings of consumers that are assigned partitions.
 COMMON: dict[str, Any] = {
@@ -105,6 +105,8 @@ class TopicReader:
         self._consumer: Consumer | None = None
         # The offset behind the last record that was read, by topic and partition.
         self._positions: dict[str, dict[int, int]] = {}
+        # The epoch of the leader that wrote the record before the position, by topic and partition, where it is known.
+        self._epochs: dict[str, dict[int, int]] = {}
         # Only the reading thread asks the consumer for the ends of partitions: another thread would wait forever for
         # the consumer's lock, because the polling thread takes it again at once.
         self._ends: dict[str, dict[int, int]] = {}
@@ -120,6 +122,10 @@ class TopicReader:
     def positions(self, topic: str) -> Mapping[int, int] | None:
         """Return the offset behind the last record read of each partition; None if the topic isn't read."""
         return self._positions.get(topic)
+
+    def epochs(self, topic: str) -> Mapping[int, int]:
+        """Return the epoch of the leader that wrote the last record read of each partition, where it is known."""
+        return self._epochs.get(topic, {})
 
     def ends(self, topic: str) -> Mapping[int, int]:
         """Return the last known end of each partition of a topic; partitions without a known end are missing."""
@@ -142,6 +148,7 @@ class TopicReader:
         """
         self.stop(topic)
         self._positions[topic] = dict(offsets)
+        self._epochs[topic] = {}
         # The ends are looked at before the next read, so that the lag is known soon.
         self._ends_at = 0.0
         if past is None:
@@ -160,6 +167,7 @@ class TopicReader:
         """Stop reading a topic, if it is read."""
         positions = self._positions.pop(topic, None)
         self._ends.pop(topic, None)
+        self._epochs.pop(topic, None)
         if self._pasts.pop(topic, None) is None and positions is not None:
             self._connected().incremental_unassign([TopicPartition(topic, p) for p in positions])
 
@@ -220,7 +228,7 @@ class TopicReader:
             if reached == positions:
                 self._wait(topic, "it begins later than what is to be read, and the archive has nothing more", taken)
                 continue
-            self._positions[topic] = dict(reached)
+            self._positions[topic], self._epochs[topic] = dict(reached), {}
             taken.messages[topic] = messages
         return taken
 
@@ -236,6 +244,8 @@ class TopicReader:
                 taken.errors.append((topic, error))
                 continue
             partition, offset = message.partition() or 0, message.offset() or 0
+            if (epoch := message.leader_epoch()) is not None and topic in self._epochs:
+                self._epochs[topic][partition] = epoch
             taken.messages.setdefault(topic or "", []).append((message.key(), message.value(), partition, offset))
         for topic, found in taken.messages.items():
             positions = self._positions.get(topic)

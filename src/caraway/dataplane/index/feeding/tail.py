@@ -25,6 +25,7 @@ from caraway.dataplane.topics.blocks import is_block, records_in
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.left_out import LeaveOut, LeftOut, log_left_out
 from caraway.dataplane.topics.reader import LOST_OFFSET, Message, Past, Reading, TopicReader
+from caraway.dataplane.topics.truncation import Position, check
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.plan.model import IndexPlan
 from caraway.process.thread_names import show_name
@@ -51,7 +52,8 @@ class Subscription:
 
     `records_per_message` is the average number of records in the last messages. `unsent` is true while rows of
     aggregates for jobs may wait in the database: since an earlier process, because this server may not write them, or
-    because a new database hasn't reached the former end of its topic.
+    because a new database hasn't reached the former end of its topic. `checked` is true once the index is known not to
+    be ahead of its topic.
     """
 
     plan: IndexPlan
@@ -63,6 +65,7 @@ class Subscription:
     emitted: int = 0
     records_per_message: float = 1.0
     unsent: bool = field(init=False)
+    checked: bool = False
 
     def __post_init__(self) -> None:
         self.unsent = self.plan.emits is not None
@@ -118,6 +121,7 @@ class Tail:
     backlogs itself. `reading` are the consumer's settings, and `holds` returns whether a partition is read. `past_of`
     returns the messages of an index's topic that the broker may not have any more. `note_arrivals` is called with the
     arrivals of markers that are read, and `leave_out` with records that can't be applied.
+    `lost` gets a text for each topic that lacks records which an index has read.
     """
 
     def __init__(
@@ -135,13 +139,19 @@ class Tail:
         past_of: PastOf = without_past,
         note_arrivals: NoteArrivals | None = None,
         leave_out: LeaveOut = log_left_out,
+        lost: dict[str, str] | None = None,
     ) -> None:
         self._name = name
         self._holds = holds
         self._past_of = past_of
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        self._writer = IndexWriter(store, erased=erased, note_arrivals=note_arrivals, leave_out=leave_out)
+        # An index that starts at earlier offsets than the reader's positions has missed records that were read already.
+        self._reader = TopicReader(bootstrap_servers, reading)
+        self._lost = {} if lost is None else lost
+        self._writer = IndexWriter(
+            store, erased=erased, note_arrivals=note_arrivals, leave_out=leave_out, epochs=self._reader.epochs
+        )
         self._send: Send = emission_writer.send
         self._emissions: dict[bytes, Emission] = {}
         self._when_caught_up = when_caught_up
@@ -152,8 +162,6 @@ class Tail:
         # The last reason why a topic couldn't be read, so that it is logged once.
         self._reasons: dict[str, str] = {}
         self._topics: dict[str, list[Subscription]] = {}
-        # An index that starts at earlier offsets than the reader's positions has missed records that were read already.
-        self._reader = TopicReader(bootstrap_servers, reading)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"index-{name}", daemon=True)
         self.failure: Exception | None = None
@@ -284,7 +292,9 @@ class Tail:
         joining = []
         for subscription in waiting:
             known = topics.get(subscription.plan.topic)
-            if known is None or known.error is not None or not known.partitions:
+            # A partition without a leader can't be checked, and other topics would wait for its answer.
+            led = known is not None and all(p.leader >= 0 for p in known.partitions.values())
+            if known is None or known.error is not None or not known.partitions or not (led or subscription.checked):
                 self._waiting.append(subscription)
                 continue
             try:
@@ -296,10 +306,48 @@ class Tail:
             subscription.refused = self._store.left_out(subscription.plan.asset)
             subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
             joining.append(subscription)
+        joining = self._not_ahead(joining)
         # The subscription with the greatest offsets comes first. The tail reads the topic from there, and `_join`
         # leaves the others, which need earlier records, to `when_behind`.
         for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):
             self._join(subscription)
+
+    def _not_ahead(self, joining: Sequence[Subscription]) -> list[Subscription]:
+        """Return the subscriptions that can be joined now; those that are ahead of their topics begin anew.
+
+        Each is looked at once, at its first start in this process. While this process reads, the consumer notices.
+        """
+        unchecked = [subscription for subscription in joining if not subscription.checked]
+        positions: dict[str, dict[int, Position]] = {}
+        for subscription in unchecked:
+            found = positions.setdefault(subscription.plan.topic, {})
+            for partition, epoch in self._store.epochs(subscription.plan.asset).items():
+                offset = subscription.next.get(partition, 0)
+                if offset > (found[partition].offset if partition in found else 0):
+                    found[partition] = Position(offset, epoch)
+        checked = check(self._bootstrap_servers, positions)
+        for subscription in unchecked:
+            topic = subscription.plan.topic
+            if topic in checked.unanswered:
+                self._waiting.append(subscription)
+                continue
+            subscription.checked = True
+            # If the archive has what the topic doesn't, the records were removed and not lost.
+            if topic in checked.lost and not self._begins_behind(subscription):
+                self._note_lost(topic, [subscription], checked.lost[topic])
+                self._writer.forget(subscription.plan.asset)
+                subscription.next = dict.fromkeys(subscription.next, 0)
+                subscription.refused = 0
+        return [subscription for subscription in joining if subscription.checked]
+
+    def _note_lost(self, topic: str, subscriptions: Sequence[Subscription], reason: str) -> None:
+        """Log the loss of records that indexes of a topic have read, and keep the text for the health check."""
+        self._lost[topic] = (
+            f"topic {topic} lacks records that the index had read (up to {_spelled(subscriptions)}): {reason}. Its "
+            "broker has lost acknowledged records, as by a power failure, unless the topic is a new one. The index is "
+            "built anew from what is there; send again what was logged before the failure"
+        )
+        LOGGER.error("%s: indexing it anew", self._lost[topic])
 
     def _join(self, subscription: Subscription) -> None:
         """Read a topic for an index from the index's offsets."""
@@ -510,11 +558,20 @@ class Tail:
                 self._leave(topic)
                 self._waiting += subscriptions
                 return
-            LOGGER.error("topic %s has no record at the index's offset (%s): indexing it anew", topic, error.str())
             subscriptions = self._topics[topic]
+            self._note_lost(topic, subscriptions, error.str())
             self._leave(topic)
             for subscription in subscriptions:
                 self._writer.forget(subscription.plan.asset)
                 self.add(subscription)
             return
         LOGGER.debug("while reading %s: %s", topic, error)
+
+
+def _spelled(subscriptions: Sequence[Subscription]) -> str:
+    """Return the greatest offset of each partition that an index of the topic has reached."""
+    reached: dict[int, int] = {}
+    for subscription in subscriptions:
+        for partition, offset in subscription.next.items():
+            reached[partition] = max(offset, reached.get(partition, 0))
+    return ", ".join(f"{partition}@{offset}" for partition, offset in sorted(reached.items()))

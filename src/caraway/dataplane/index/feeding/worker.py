@@ -108,6 +108,7 @@ class IndexWorker:
         self._subscriptions: dict[bytes, Subscription] = {}
         self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
         self._letters = LeftOutLetters(bootstrap_servers, "index")
+        self._lost: dict[str, str] = {}
         self._behind, self._live = self._tails()
         self._repairing = Recurring("index-repair", self.repair, REPAIR_INTERVAL_S)
 
@@ -127,6 +128,7 @@ class IndexWorker:
                 past_of=self._past_of,
                 note_arrivals=self._note_arrivals,
                 leave_out=self._letters.write,
+                lost=self._lost,
             ),
             Tail(
                 "live",
@@ -138,6 +140,7 @@ class IndexWorker:
                 holds=holds,
                 note_arrivals=self._note_arrivals,
                 leave_out=self._letters.write,
+                lost=self._lost,
             ),
         )
 
@@ -157,6 +160,10 @@ class IndexWorker:
         self._live.stop(timeout_s)
         self._emission_writer.close()
         self._letters.close()
+
+    def lost(self) -> list[str]:
+        """Return what to tell of each topic that lacked records which an index had read, since the start."""
+        return list(self._lost.values())
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""

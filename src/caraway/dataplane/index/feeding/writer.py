@@ -1,6 +1,6 @@
 """Writing batches of records to the index, so that repeated delivery changes nothing (docs/inside/records.md)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from rocksdict import WriteBatch
@@ -27,6 +27,16 @@ NoteArrivals = Callable[[str, Sequence[Message]], object]
 Feed = VersionFeed | AggregateInputFeed
 
 
+# Returns the epochs of the leaders that wrote the messages of a topic that are applied now, by partition, where known.
+EpochsOf = Callable[[str], Mapping[int, int]]
+
+
+def no_epochs(topic: str) -> Mapping[int, int]:
+    """Return nothing, for messages that don't come from a broker."""
+    del topic
+    return {}
+
+
 class IndexWriter:
     """A writer of records to the index. One thread at a time may use it, and no other writer may write its assets."""
 
@@ -38,14 +48,17 @@ class IndexWriter:
         erased: ErasedKeys | None = None,
         note_arrivals: NoteArrivals | None = None,
         leave_out: LeaveOut = log_left_out,
+        epochs: EpochsOf = no_epochs,
     ) -> None:
         """Write to `store`, keeping up to `cached_tiles` tiles decoded.
 
         Rows of `erased` keys are left out. `note_arrivals` is called with arrivals of markers before the batch with
         them is written. `leave_out` is called with records that can't be taken before the batch behind them is written.
+        `epochs` returns what is kept beside the offsets.
         """
         self._store = store
         self._leave_out = leave_out
+        self._epochs = epochs
         self._note_arrivals = note_arrivals
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._tiles = TileCache(store, cached_tiles)
@@ -78,8 +91,9 @@ class IndexWriter:
         if records is None:
             singles = [single for message in rows for single in singles_of(message)]
             records = self._read(plan, singles, left_out)
+        epochs = self._epochs(plan.topic)
         for partition, offset in _behind(messages).items():
-            self._store.put_offset(batch, plan.asset, partition, offset)
+            self._store.put_offset(batch, plan.asset, partition, offset, epochs.get(partition))
         self._add_left_out(plan, left_out, batch, applied)
         self._write(feed, records, batch, applied)
         return applied
@@ -156,7 +170,8 @@ class IndexWriter:
         """
         batch = self._store.batch()
         self._add_left_out(plan, left_out, batch)
-        self._store.put_offset(batch, plan.asset, message[2], message[3] + 1)
+        epoch = self._epochs(plan.topic).get(message[2])
+        self._store.put_offset(batch, plan.asset, message[2], message[3] + 1, epoch)
         self._store.write(batch)
 
     def take_over(self) -> None:

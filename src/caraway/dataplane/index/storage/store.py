@@ -120,11 +120,22 @@ class IndexStore:
     def offsets(self, asset: bytes) -> dict[int, int]:
         """Return the next offset of each partition of the asset's topic; partitions never read are missing."""
         prefix = offset_key(asset, 0)[:-4]
-        return {int.from_bytes(key[-4:]): int.from_bytes(value) for key, value in self.scan(prefix, after(prefix))}
+        return {int.from_bytes(key[-4:]): int.from_bytes(value[:8]) for key, value in self.scan(prefix, after(prefix))}
 
-    def put_offset(self, batch: WriteBatch, asset: bytes, partition: int, offset: int) -> None:
-        """Add to `batch` that the asset accounts for its topic's partition up to `offset`, exclusive."""
-        batch.put(offset_key(asset, partition), offset.to_bytes(8))
+    def epochs(self, asset: bytes) -> dict[int, int]:
+        """Return the epoch of the leader that wrote the record before the next offset, where it is known."""
+        prefix = offset_key(asset, 0)[:-4]
+        found = self.scan(prefix, after(prefix))
+        return {int.from_bytes(key[-4:]): int.from_bytes(value[8:]) for key, value in found if len(value) > 8}
+
+    def put_offset(
+        self, batch: WriteBatch, asset: bytes, partition: int, offset: int, epoch: int | None = None
+    ) -> None:
+        """Add to `batch` that the asset accounts for its topic's partition up to `offset`, exclusive.
+
+        `epoch` is that of the leader that wrote the record before the offset, None if it isn't known.
+        """
+        batch.put(offset_key(asset, partition), offset.to_bytes(8) + (b"" if epoch is None else epoch.to_bytes(4)))
 
     def left_out(self, asset: bytes) -> int:
         """Return how many records the asset left out since its data begin, because it couldn't take them."""
