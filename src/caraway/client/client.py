@@ -37,11 +37,10 @@ from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.validation.graphs import validate, validate_placement
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
 
 if TYPE_CHECKING:
     from caraway.client.http import Connection
-    from caraway.graph.wire.graphs import CommitRequest
-
 # The default time limit in seconds of `wait`, and of a `log` or `commit` that waits until its effect is served. A job
 # that starts, or an engine that comes back, takes up to a minute, and a chain of several jobs takes longer.
 WAIT_TIMEOUT_S = 300.0
@@ -152,9 +151,6 @@ class Client(OfflineCalls, Content, Secrets, Branches):
             DefinitionTypeError: A list contains something else than datasets or featuresets.
             NotServedError: The commit is made, but not all is served in time.
         """
-        # A late import, as in `build_commit`.
-        from caraway.graph.wire.graphs import encode_commit  # noqa: PLC0415
-
         self._queue.clear()
         request = self.build_commit(
             message, datasets or (), featuresets or (), preview, env, incremental=incremental, backfill=backfill
@@ -190,9 +186,6 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         """Check definitions and return the request that `commit` sends, without sending it."""
         require_message(message)
         require_env(env)
-        # protobuf and its messages, which only a commit needs, would slow down every import of Caraway.
-        from caraway.graph.wire.graphs import CommitRequest  # noqa: PLC0415
-
         defined = gather(datasets, featuresets)
         validate_placement(defined, env)
         given = for_env(defined, env)
@@ -228,9 +221,6 @@ class Client(OfflineCalls, Content, Secrets, Branches):
             CommitError: The definitions contradict each other.
             RemoteError: Nothing has this name, or rows of it are sent by clients.
         """
-        # A late import, as in `build_commit`.
-        from caraway.graph.wire.graphs import encode_commit  # noqa: PLC0415
-
         body = b""
         if datasets:
             body = encode_commit(self.build_commit("a trial of sources", datasets, (), env=env, incremental=True))

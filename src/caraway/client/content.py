@@ -2,22 +2,21 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from caraway.client.arguments import dataset_name, name_list
 from caraway.client.caller import Caller
 from caraway.client.frames import row_frame
+from caraway.client.profiling import profile
 from caraway.client.why import WhyInputs, question_of
+from caraway.compute.profiles.tables import Profile
 from caraway.compute.why.model import LISTED, Why, why_from_json
 from caraway.compute.why.waiting import TIMEOUT_S as WHY_TIMEOUT_S
 from caraway.compute.why.waiting import awaited
 from caraway.datasets.dataset import Dataset
 from caraway.featuresets.features import Feature
-
-if TYPE_CHECKING:
-    from caraway.compute.profiles.tables import Profile
 
 
 class Content(Caller):
@@ -143,9 +142,6 @@ class Content(Caller):
             RemoteError: The branch has no such dataset, or it isn't profiled.
             UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
         """
-        # It needs pyarrow, which takes longer to import than the client.
-        from caraway.compute.profiles.tables import Profile  # noqa: PLC0415
-
         name = dataset_name(dataset, "dataset_profile")
         path = f"/drift/datasets/{name}/profile"
         answer = self._connection.request("GET", path, self._headers(), params={"hours": str(hours)}).json()
@@ -168,9 +164,6 @@ class Content(Caller):
             RemoteError: The branch has no such feature.
             UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
         """
-        # It needs pyarrow, which takes longer to import than the client.
-        from caraway.compute.profiles.tables import Profile  # noqa: PLC0415
-
         params = {"feature": feature, "hours": str(hours), "reference": reference}
         answer = self._connection.request("GET", "/drift/profiles", self._headers(), params=params).json()
         found = {answer["reference"]: answer["reference_profile"], "served": answer["served"]}
@@ -213,10 +206,6 @@ class Content(Caller):
             InvalidInputError: There is no column of a feature, or `reference` is no table.
             UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
         """
-        # These need pyarrow, which takes longer to import than the client.
-        from caraway.client.profiling import profile  # noqa: PLC0415
-        from caraway.compute.profiles.tables import Profile  # noqa: PLC0415
-
         made = reference if isinstance(reference, Profile) else profile(reference)
         body = {"profile": base64.b64encode(made.to_bytes()).decode()}
         answer: dict[str, Any] = self._connection.request("POST", "/drift/reference", self._headers(), body=body).json()

@@ -10,13 +10,12 @@ from caraway.client.arguments import input_features, output_features
 from caraway.client.caller import Caller
 from caraway.client.offline import explain_parameters, offline_body
 from caraway.client.progress import progress_for
+from caraway.client.training import ARROW, TrainingSet, stream_of, table_in, until_answered, wait_for
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from caraway.client.training import TrainingSet
 
 
 class OfflineCalls(Caller):
@@ -180,9 +179,6 @@ class OfflineCalls(Caller):
             RemoteError: The server refused.
             UnavailableError: The server didn't answer; see `offline_result`.
         """
-        # Arrow takes long to import, and most uses of a client don't need it.
-        from caraway.client.training import ARROW, stream_of  # noqa: PLC0415
-
         names = list(input_features(inputs, "training_set"))
         wanted = list(output_features(outputs, "training_set"))
         params = {"inputs": ",".join(names), "outputs": ",".join(wanted), "timestamp_column": timestamp_column}
@@ -212,7 +208,6 @@ class OfflineCalls(Caller):
             UnavailableError: The server was down for ten minutes, or until the time was over. The query goes on, and
                 the text has its id.
         """
-        from caraway.client.training import TrainingSet, table_in, until_answered, wait_for  # noqa: PLC0415 (see `training_set`)
 
         def read(number: int) -> "pa.Table":
             params = {"request_id": str(request_id), "part": str(number)}

@@ -1,5 +1,6 @@
 """Training sets: features of many rows as of the rows' times, computed by a server and read part by part."""
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -318,9 +319,8 @@ def table_of(frame: Any) -> pa.Table:
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidInputError(f"the frame has a column that can't be sent: {error}") from error
     if type(frame).__module__.partition(".")[0] == "polars":
-        import polars as pl  # noqa: PLC0415 (imported already, since the frame is one of polars)
-
-        return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        # The module is loaded, since the frame is one of polars.
+        return frame.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
     raise InvalidInputError(f"rows are a frame of pandas or polars, or an Arrow table, not {type(frame).__name__}")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from caraway.compute.query.batch import Batch
+from caraway.compute.query.series import put_series, series_of
 from caraway.dtypes.types import DataType
 from caraway.expr.polars.values import from_polars, to_polars
 
@@ -36,16 +37,18 @@ class SeriesBatch(Batch):
         found = self.columns.series.get(name)
         return found is None or found[0].null_count() > 0
 
-    def series(self, name: str, dtype: DataType) -> pl.Series:
-        """Return a column as a series of a type."""
-        found = self.columns.series.get(name)
-        if found is None:
-            found = self.columns.series[name] = to_polars(name, self.columns[name], dtype), dtype
-        return found[0]
 
-    def put(self, name: str, series: pl.Series, dtype: DataType) -> None:
-        """Add a column."""
-        self.columns.series[name] = series, dtype
+@series_of.register
+def _(batch: SeriesBatch, name: str, dtype: DataType) -> pl.Series:
+    found = batch.columns.series.get(name)
+    if found is None:
+        found = batch.columns.series[name] = to_polars(name, batch.columns[name], dtype), dtype
+    return found[0]
+
+
+@put_series.register
+def _(batch: SeriesBatch, name: str, series: pl.Series, dtype: DataType) -> None:
+    batch.columns.series[name] = series, dtype
 
 
 def filled(series: pl.Series, default: object, dtype: DataType) -> pl.Series:

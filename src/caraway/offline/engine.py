@@ -13,6 +13,7 @@ from caraway.compute.query.inputs import Table
 from caraway.compute.query.lookups import key_cast, require_index
 from caraway.compute.query.model import AliasStep, ExpressionStep, Instants, LookupStep, PythonStep, Step
 from caraway.compute.query.polars_expressions import compile_polars
+from caraway.compute.query.series import put_series, series_of
 from caraway.dtypes.types import DataType, ListType, is_optional
 from caraway.offline.columns import SeriesBatch, SeriesColumns, filled, replaced
 from caraway.offline.reader import SeriesReader
@@ -134,7 +135,7 @@ class _Lookup:
         if not isinstance(batch, SeriesBatch) or not self._reader.has_series(step.dataset, self._fields):
             self._by_values(batch)
             return
-        keys = [batch.series(part.column, part.key_dtype) for part in step.keys]
+        keys = [series_of(batch, part.column, part.key_dtype) for part in step.keys]
         present = pl.Series(np.ones(batch.rows, np.bool_))
         for key in keys:
             present &= key.is_not_null()
@@ -155,7 +156,7 @@ class _Lookup:
                 series = replaced(series.gather(places), present, absent, feature.dtype)
             if feature.default is not None:
                 series = filled(series, feature.default, feature.dtype)
-            batch.put(feature.column, series.alias(feature.column), feature.dtype)
+            put_series(batch, feature.column, series.alias(feature.column), feature.dtype)
 
 
 def _alias(step: AliasStep, by_values: Run | LaterRun) -> Run:
@@ -170,7 +171,7 @@ def _alias(step: AliasStep, by_values: Run | LaterRun) -> Run:
             # The other function raises the error with the row.
             by_values(batch)
             return
-        batch.put(step.output, series.alias(step.output), step.dtype)
+        put_series(batch, step.output, series.alias(step.output), step.dtype)
         if step.default is None and step.input in batch.returned:
             batch.returned[step.output] = batch.returned[step.input].rename(step.output)
 

@@ -10,6 +10,7 @@ from caraway.client import Client, Response, arguments
 from caraway.client.client import MAIN_BRANCH
 from caraway.client.profiling import profile
 from caraway.client.results import CommitResult, LogResult
+from caraway.client.training import complete, table_of
 from caraway.client.waiting import WaitResult
 from caraway.client.why import WhyInputs, question_of
 from caraway.compute.profiles.tables import Profile
@@ -248,8 +249,6 @@ class MockClient(Client):
             InvalidInputError: An argument is wrong, the rows don't fit, or a feature can't be computed.
             ExtractorError: An extractor failed.
         """
-        from caraway.client.training import complete, table_of  # noqa: PLC0415 (Arrow takes long to import)
-
         _refuse_as_known(as_known=as_known)
         frame = table_of(rows).to_pandas()
         found = self.query_offline(inputs, outputs, timestamp_column, frame, before=before)

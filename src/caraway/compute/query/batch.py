@@ -2,16 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
 from caraway.compute.query.model import Computed, Instants
-from caraway.dtypes.types import DataType
 from caraway.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class Columns(dict[str, list[object]]):
@@ -42,18 +38,6 @@ class Batch:
     at: Instants
     past: bool
     returned: "dict[str, pd.Series[Any]]" = field(default_factory=dict)
-
-    def series(self, name: str, dtype: DataType) -> "pl.Series":
-        """Return a column of a type as a column of polars."""
-        from caraway.expr.polars.values import to_polars  # noqa: PLC0415 (polars takes long to import)
-
-        return to_polars(name, self.columns[name], dtype)
-
-    def put(self, name: str, series: "pl.Series", dtype: DataType) -> None:
-        """Add a column that is given as a column of polars."""
-        from caraway.expr.polars.values import from_polars  # noqa: PLC0415 (see `series`)
-
-        self.columns[name] = from_polars(series, dtype)
 
     def instants(self) -> list[int]:
         """Return the instant of each row."""

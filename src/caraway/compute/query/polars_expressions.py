@@ -7,6 +7,7 @@ import polars as pl
 from caraway.compute.query.batch import Batch, Run
 from caraway.compute.query.checking import checked
 from caraway.compute.query.model import Computed, ExpressionStep
+from caraway.compute.query.series import put_series, series_of
 from caraway.dtypes.types import is_optional
 from caraway.dtypes.values import restriction
 from caraway.errors import InvalidInputError
@@ -30,7 +31,7 @@ def compile_polars(step: ExpressionStep, features: Sequence[Computed]) -> Run:
     needs_now = NOW in roots
 
     def run(batch: Batch) -> None:
-        columns = [batch.series(name, dtype).alias(bare) for bare, name, dtype in inputs]
+        columns = [series_of(batch, name, dtype).alias(bare) for bare, name, dtype in inputs]
         if needs_now:
             columns.append(pl.Series(NOW, batch.instants(), dtype=pl.Int64).cast(INSTANT))
         if not columns:
@@ -43,7 +44,7 @@ def compile_polars(step: ExpressionStep, features: Sequence[Computed]) -> Run:
         for feature, check in checks:
             series = frame[feature.column]
             if check is None and (is_optional(feature.dtype) or not series.null_count()):
-                batch.put(feature.column, series, feature.dtype)
+                put_series(batch, feature.column, series, feature.dtype)
             else:
                 batch.columns[feature.column] = checked(from_polars(series, feature.dtype), feature, check)
 

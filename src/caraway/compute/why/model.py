@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from caraway.compute.why.showing import as_html, text
 from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import from_json, to_json
 
@@ -271,14 +272,10 @@ class Why(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __str__(self) -> str:
         """Return the explanation as a tree of lines."""
-        from caraway.compute.why.showing import text  # noqa: PLC0415 (it imports this module)
-
         return text(self)
 
     def _repr_html_(self) -> str:
         """Return the explanation as HTML, for notebooks."""
-        from caraway.compute.why.showing import as_html  # noqa: PLC0415 (it imports this module)
-
         return as_html(self)
 
 

@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from caraway.compute.why.model import Listed, Lookup, Met, Position, Source, Step, Why, Window
+if TYPE_CHECKING:
+    from caraway.compute.why.model import Listed, Lookup, Met, Position, Source, Step, Why, Window
 
 # The most characters of a value that are shown; a longer one is cut.
 MAX_VALUE = 200
@@ -25,19 +26,19 @@ class Line:
     below: "list[Line]" = field(default_factory=list)
 
 
-def text(why: Why) -> str:
+def text(why: "Why") -> str:
     """Return an explanation as a tree of lines."""
     root = tree(why)
     return "\n".join([root.text, *_branches(root.below, "")])
 
 
-def as_html(why: Why) -> str:
+def as_html(why: "Why") -> str:
     """Return an explanation as HTML without scripts; parts with many lines can be folded."""
     root = tree(why)
     return f'<div style="{_ROOT}"><strong>{escape(root.text)}</strong>{_items(root.below)}</div>'
 
 
-def tree(why: Why) -> Line:
+def tree(why: "Why") -> Line:
     """Return an explanation as lines: the feature, the steps by which it is computed, and their lookups."""
     facts = [f"as of {why.at}", "as it was known then" if why.as_known else ""]
     facts += [f"commit {why.commit[:12]}"] if why.commit else []
@@ -50,7 +51,7 @@ def tree(why: Why) -> Line:
     return root
 
 
-def _step(step: Step) -> Line:
+def _step(step: "Step") -> Line:
     line = Line(f"{step.number}. {step.kind} {step.title}: {_row(step.made)}")
     line.below += [Line(f"from {_row(step.given)}")] if step.given else []
     line.below += [Line(detail) for detail in step.details]
@@ -58,7 +59,7 @@ def _step(step: Step) -> Line:
     return line
 
 
-def _lookup(lookup: Lookup) -> Line:
+def _lookup(lookup: "Lookup") -> Line:
     line = Line(f"{lookup.dataset}[{_row(lookup.key)}] as of {lookup.at}: {_row(lookup.values)}")
     line.below += [Line(lookup.why)] if lookup.why else []
     line.below += [Line(f"hidden: {lookup.hidden}")] if lookup.hidden else []
@@ -74,7 +75,7 @@ def _lookup(lookup: Lookup) -> Line:
     return line
 
 
-def _window(window: Window) -> Line:
+def _window(window: "Window") -> Line:
     begin = window.begin or "the beginning"
     line = Line(f"{window.text} = {shown_value(window.value)}  [{begin}, {window.end})")
     facts = [] if window.count is None else [f"{window.count:,} rows"]
@@ -90,7 +91,7 @@ def _window(window: Window) -> Line:
     return line
 
 
-def _listed(record: Listed, name: str = "") -> Line:
+def _listed(record: "Listed", name: str = "") -> Line:
     shown = "deleted" if record.deleted else _row(record.row or {})
     facts = [f"until {record.ends}" if record.ends else "", f"ingested {record.ingested}" if record.ingested else ""]
     facts += [_position(record.position), record.why]
@@ -100,7 +101,7 @@ def _listed(record: Listed, name: str = "") -> Line:
     return line
 
 
-def _source(source: Source) -> Line:
+def _source(source: "Source") -> Line:
     facts = [f"ingested {source.ingested}" if source.ingested else "", _position(source.position)]
     facts += [f"mark {source.mark}" if source.mark else "", source.hidden or "", source.note or ""]
     row = "" if source.row is None else f" {_row(source.row)}"
@@ -110,7 +111,7 @@ def _source(source: Source) -> Line:
     return line
 
 
-def _met(met: Met) -> Line:
+def _met(met: "Met") -> Line:
     facts = [f"since {met.since}" if met.since else "", f"until {met.until}" if met.until else ""]
     facts += [met.why, met.hidden or ""]
     row = "no version" if met.row is None else _row(met.row)
@@ -122,7 +123,7 @@ def _facts(facts: Sequence[str]) -> str:
     return f"  ({told})" if told else ""
 
 
-def _position(position: Position | None) -> str:
+def _position(position: "Position | None") -> str:
     if position is None:
         return ""
     number = f"+{position.number}" if position.number else ""

@@ -13,27 +13,18 @@ from caraway.expr.functions.json_values import parse_as
 from caraway.expr.limits import check_characters
 from caraway.expr.nodes import JsonExtract, ParseJson, Split, StringCall, StringFunction, Strptime
 from caraway.expr.scalars.operators import strict, strict2
+from caraway.expr.scalars.rare import of_polars
 from caraway.expr.scalars.scope import Scalar, ScalarScope, compile_node
 
 
 def lower(text: str) -> str:
     """Return a text in lower case; the Unicode tables are those of polars."""
-    if text.isascii():
-        return text.lower()
-    # The import stands here because most texts need no polars, which takes long to import.
-    from caraway.expr.polars.strings import lower_text  # noqa: PLC0415
-
-    return lower_text(text)
+    return text.lower() if text.isascii() else of_polars().lower(text)
 
 
 def upper(text: str) -> str:
     """Return a text in upper case; the Unicode tables are those of polars."""
-    if text.isascii():
-        return text.upper()
-    # The import stands here for the same reason as in `lower`.
-    from caraway.expr.polars.strings import upper_text  # noqa: PLC0415
-
-    return upper_text(text)
+    return text.upper() if text.isascii() else of_polars().upper(text)
 
 
 def _concat(first: str, second: str) -> str:

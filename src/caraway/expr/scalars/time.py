@@ -14,6 +14,7 @@ from caraway.expr.functions.local_time import US_OF_UNIT, literal_instant
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
+from caraway.expr.scalars.rare import of_polars
 from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, compile_node
 
 # Instants from FIRST to LAST, in microseconds since the epoch, are converted to Python's datetime, which supports the
@@ -43,11 +44,7 @@ def _(node: DatePart, scope: ScalarScope) -> Scalar:
     def part(us: int) -> object:
         if FIRST <= us <= LAST:
             return part_of(EPOCH + timedelta(microseconds=us))
-        # The import stands here because years that need polars are rare, and polars takes longer to import than
-        # everything else that a query of a few rows needs.
-        from caraway.expr.polars.time import part_of_instant  # noqa: PLC0415
-
-        return part_of_instant(us, unit)
+        return of_polars().part_of_instant(us, unit)
 
     return strict(part, scope.operand(node.operand, DATETIME))
 

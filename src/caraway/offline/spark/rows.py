@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from caraway.compute.query.batch import Batch
+from caraway.compute.query.series import put_series, series_of
 from caraway.dtypes.types import DataType
 from caraway.errors import ExtractorError, InvalidInputError
 from caraway.expr.polars.values import polars_type
@@ -29,13 +30,13 @@ def batch_of(frame: pl.DataFrame, types: Types) -> SeriesBatch:
     batch = SeriesBatch(SeriesColumns({}), frame.height, frame[TIME].to_list(), past=True)
     for name in frame.columns:
         if name in types:
-            batch.put(name, frame[name], types[name])
+            put_series(batch, name, frame[name], types[name])
     return batch
 
 
 def frame_of(batch: Batch, names: Sequence[str], types: Types) -> list[pl.Series]:
     """Return columns of a batch."""
-    return [batch.series(name, types[name]).alias(name).cast(polars_type(types[name])) for name in names]
+    return [series_of(batch, name, types[name]).alias(name).cast(polars_type(types[name])) for name in names]
 
 
 def advanced(

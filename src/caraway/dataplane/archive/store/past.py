@@ -1,16 +1,13 @@
 """The archived past of a topic, for readers of the topic (`caraway.dataplane.topics.reader`)."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from caraway.dataplane.archive.store.messages import ArchivedMessages
 from caraway.dataplane.archive.store.model import table_path
 from caraway.dataplane.topics.ids import topic_id
 from caraway.dataplane.topics.markers import MARKER_KEY
 from caraway.dataplane.topics.reader import Message
 from caraway.graph.plan.model import IndexPlan, RecordSchema
-
-if TYPE_CHECKING:
-    from caraway.dataplane.archive.store.messages import ArchivedMessages
 
 
 class ArchivedPast:
@@ -33,9 +30,6 @@ class ArchivedPast:
 
     def read(self, positions: Mapping[int, int], records: int) -> tuple[list[Message], Mapping[int, int]]:
         """Return the next messages; see `caraway.dataplane.topics.reader.Past.read`."""
-        # Servers load the libraries that read tables only when a topic doesn't begin early enough.
-        from caraway.dataplane.archive.store.messages import ArchivedMessages  # noqa: PLC0415
-
         spans = {} if self._messages is None else self._messages.next_spans(positions, records)
         if not spans:
             # The archive may have gone on since the table was opened.
