@@ -12,7 +12,6 @@ from caraway.dataplane.archive.store.model import archived_topics
 from caraway.dataplane.archive.store.reading import cuts_now
 from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.dataplane.topics.credentials import sign_in
-from caraway.errors import CarawayError, UnavailableError
 from caraway.offline.executions import evaluation_of
 from caraway.offline.queries.context import opened_context, planned_of
 from caraway.offline.queries.credentials import opened
@@ -33,11 +32,10 @@ from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
 from caraway.offline.why.messages import TopicMessages
 from caraway.offline.why.running import write_explanation
 from caraway.process.children.ending import LATER, on_request_to_end
-from caraway.process.logs import configure_logging
+from caraway.process.program import database_url, run_program
 from caraway.process.recurring import Recurring
 from caraway.process.secrets.keyring import open_keyring
-from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import Settings, load_settings
+from caraway.process.settings.settings import Settings
 from caraway.state.database import connect
 from caraway.state.ownership.leases import HeldLease, Lease
 
@@ -51,39 +49,32 @@ NICENESS = 5
 
 def main(query_id: str) -> int:
     """Run a query with the settings of the environment; return the exit code."""
-    try:
-        os.umask(0o077)
-        os.nice(NICENESS)
-        settings = load_settings()
-        configure_logging(settings.log_level)
-        if settings.postgres.url is None:
-            raise ConfigurationError("postgres.url: an offline query needs to know the database")
-        database = connect(settings.postgres.url)
-        lease = HeldLease(
-            Lease(engine=database, name=LEASES + query_id, owner=process_name(os.getpid())),
-            LASTING,
-            renew_s=RENEW_SECONDS,
-        )
-        if not lease.keep(succeeds=False):
-            return LATER
-        stopping = threading.Event()
-        on_request_to_end(stopping.set)
-        renewing = Recurring("lease", partial(_keep, lease), RENEW_SECONDS)
-        renewing.start()
-        try:
-            queries = OfflineQueries(database)
-            query = queries.get(query_id)
-            if not query.status.is_over:
-                attempted(queries, query, partial(_run, settings, queries, query, stopping))
-        finally:
-            renewing.stop(RENEW_SECONDS)
-            lease.release()
-    except UnavailableError as error:
-        sys.stderr.write(f"offline query {query_id}: {error}\n")
+    name, run = f"offline query {query_id}", partial(_attempt, query_id)
+    return run_program(name, run, niceness=NICENESS, unavailable=LATER)
+
+
+def _attempt(query_id: str, settings: Settings) -> int:
+    """Run a query, unless another process does; return the exit code."""
+    database = connect(database_url(settings, "an offline query"))
+    lease = HeldLease(
+        Lease(engine=database, name=LEASES + query_id, owner=process_name(os.getpid())),
+        LASTING,
+        renew_s=RENEW_SECONDS,
+    )
+    if not lease.keep(succeeds=False):
         return LATER
-    except CarawayError as error:
-        sys.stderr.write(f"offline query {query_id}: {error}\n")
-        return 1
+    stopping = threading.Event()
+    on_request_to_end(stopping.set)
+    renewing = Recurring("lease", partial(_keep, lease), RENEW_SECONDS)
+    renewing.start()
+    try:
+        queries = OfflineQueries(database)
+        query = queries.get(query_id)
+        if not query.status.is_over:
+            attempted(queries, query, partial(_run, settings, queries, query, stopping))
+    finally:
+        renewing.stop(RENEW_SECONDS)
+        lease.release()
     return 0
 
 

@@ -18,13 +18,12 @@ from caraway.apps.server.wiring import deploy
 from caraway.apps.server.workers import supervisor
 from caraway.dataplane.topics.admin import check_access
 from caraway.dataplane.topics.credentials import sign_in
-from caraway.errors import CarawayError
 from caraway.process.allocator import return_large_buffers
 from caraway.process.collector import collect_rarely
-from caraway.process.logs import configure_logging
+from caraway.process.program import run_program
 from caraway.process.settings.certificates import certificate_of, is_loopback, warning_of
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import ServerSettings, Settings, load_settings
+from caraway.process.settings.settings import ServerSettings, Settings
 
 LOG = structlog.get_logger(__name__)
 
@@ -133,23 +132,21 @@ def port_of(server: ServerSettings) -> int:
 
 def main() -> int:
     """Run the server; return the exit code."""
+    return run_program("server", _run)
+
+
+def _run(settings: Settings) -> int:
+    server = settings.server
     try:
-        # This mask lets only this user read the files that the server creates, by whatever command it was started.
-        os.umask(0o077)
-        settings = load_settings()
-        configure_logging(settings.log_level)
-        require_protection(settings.server)
-        certificate_of(settings.server)
+        require_protection(server)
+        certificate_of(server)
         check_access(sign_in(settings.kafka))
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        if settings.server.workers > 1:
+        if server.workers > 1:
             run_workers(settings)
         run(settings)
-    except CarawayError as error:
-        sys.stderr.write(f"server: {error}\n")
-        return 1
     except OSError as error:
-        sys.stderr.write(f"server: can't listen on {settings.server.host}:{settings.server.port}: {error}\n")
+        sys.stderr.write(f"server: can't listen on {server.host}:{server.port}: {error}\n")
         return 1
     return 0
 

@@ -18,8 +18,8 @@ from caraway.graph.plan.model import GraphPlan
 from caraway.graph.secrets.resolver import resolver
 from caraway.graph.systems import Secretish
 from caraway.process.confinement.configured import confinement_of, write_note
+from caraway.process.program import database_url
 from caraway.process.secrets.keyring import Keyring, open_keyring
-from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.settings import Settings
 from caraway.state.database import connect, require_tables
 from caraway.state.migrate import migrate
@@ -34,9 +34,7 @@ def addresses(settings: Settings) -> tuple[str, str]:
 
     Raises `ConfigurationError` if Postgres or Kafka isn't named.
     """
-    if settings.postgres.url is None:
-        raise ConfigurationError("postgres.url: the server needs to know the database (set CARAWAY_POSTGRES__URL)")
-    return settings.postgres.url, sign_in(settings.kafka)
+    return database_url(settings, "the server"), sign_in(settings.kafka)
 
 
 def function_pool(settings: Settings, secrets: SecretStore, processes: int) -> FunctionPool:

@@ -1,6 +1,5 @@
 """`python -m caraway.dataplane.archive`: archive the topics of all branches, until SIGTERM or SIGINT."""
 
-import os
 import socket
 import sys
 
@@ -17,14 +16,12 @@ from caraway.dataplane.topics.admin import check_access
 from caraway.dataplane.topics.credentials import sign_in
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.left_out import LeftOutLetters
-from caraway.errors import CarawayError
 from caraway.graph.wire.graphs import decode_graph
 from caraway.process.children.ending import on_request_to_end
 from caraway.process.collector import collect_rarely
-from caraway.process.logs import configure_logging
+from caraway.process.program import database_url, run_program
 from caraway.process.secrets.keyring import open_keyring
-from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import load_settings
+from caraway.process.settings.settings import Settings
 from caraway.state.database import connect, require_tables
 from caraway.state.erasures import ErasureLog
 from caraway.state.ownership.members import ARCHIVES, Member
@@ -39,55 +36,50 @@ NICENESS = 10
 
 def main() -> int:
     """Run an archive with the settings of the environment; return the exit code."""
-    try:
-        os.umask(0o077)
-        os.nice(NICENESS)
-        collect_rarely()
-        settings = load_settings()
-        configure_logging(settings.log_level)
-        if settings.postgres.url is None:
-            raise ConfigurationError("postgres.url: the archive needs to know the database")
-        servers = sign_in(settings.kafka)
-        check_access(servers)
-        database = connect(settings.postgres.url)
-        require_tables(database, metadata.tables)
-        reports = ArchiveReports(database)
-        log = ErasureLog(database)
-        erased, state = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()), StateReader(database)
-        erasures = TableErasures(log, erased)
-        erased_rows = ErasedRows(erased, lambda commit: decode_graph(state.graph(commit)))
-        letters = LeftOutLetters(servers, "archive")
-        served = ServedEncoder(erased_rows)
-        follower = Follower(
+    return run_program("archive", _run, niceness=NICENESS)
+
+
+def _run(settings: Settings) -> int:
+    collect_rarely()
+    url = database_url(settings, "the archive")
+    servers = sign_in(settings.kafka)
+    check_access(servers)
+    database = connect(url)
+    require_tables(database, metadata.tables)
+    reports = ArchiveReports(database)
+    log = ErasureLog(database)
+    erased, state = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()), StateReader(database)
+    erasures = TableErasures(log, erased)
+    erased_rows = ErasedRows(erased, lambda commit: decode_graph(state.graph(commit)))
+    letters = LeftOutLetters(servers, "archive")
+    served = ServedEncoder(erased_rows)
+    follower = Follower(
+        servers,
+        settings.objects_url,
+        settings.archive.seconds,
+        report=reports.write,
+        hides=erasures.hides,
+        encoder=lambda plan: served if plan is SERVED_PLAN else encoder_of(plan, letters.write),
+        replaced_hours=settings.archive.replaced_hours,
+    )
+    member = Member(engine=database, group=ARCHIVES, node=f"{socket.gethostname()}:{settings.data_dir}")
+    archiver = Archiver(
+        follower,
+        state,
+        member,
+        erasures=erasures,
+        downstream=DownstreamErasures(log, servers, replaced_hours=settings.archive.replaced_hours),
+        served=ServedRemoval(
+            ServedErasures(log, erased_rows, SkewStore(database).forget),
             servers,
-            settings.objects_url,
-            settings.archive.seconds,
-            report=reports.write,
-            hides=erasures.hides,
-            encoder=lambda plan: served if plan is SERVED_PLAN else encoder_of(plan, letters.write),
             replaced_hours=settings.archive.replaced_hours,
-        )
-        member = Member(engine=database, group=ARCHIVES, node=f"{socket.gethostname()}:{settings.data_dir}")
-        archiver = Archiver(
-            follower,
-            state,
-            member,
-            erasures=erasures,
-            downstream=DownstreamErasures(log, servers, replaced_hours=settings.archive.replaced_hours),
-            served=ServedRemoval(
-                ServedErasures(log, erased_rows, SkewStore(database).forget),
-                servers,
-                replaced_hours=settings.archive.replaced_hours,
-            ),
-            reports=reports,
-            objects=ObjectFolder(settings.objects_url),
-            trimming=Trimming(servers, settings.archive.topic_days),
-        )
-        on_request_to_end(archiver.stop)
-        archiver.run()
-    except CarawayError as error:
-        sys.stderr.write(f"archive: {error}\n")
-        return 1
+        ),
+        reports=reports,
+        objects=ObjectFolder(settings.objects_url),
+        trimming=Trimming(servers, settings.archive.topic_days),
+    )
+    on_request_to_end(archiver.stop)
+    archiver.run()
     return 0
 
 

@@ -12,17 +12,15 @@ from datetime import timedelta
 
 import structlog
 
-from caraway.errors import CarawayError
 from caraway.offline.monitoring.drift.watch import DRIFT
 from caraway.offline.monitoring.quality.watch import QUALITY
 from caraway.offline.monitoring.skew.watch import SKEW
 from caraway.offline.monitoring.watch import Kind, Watching
 from caraway.process.children.ending import LATER, on_request_to_end
 from caraway.process.collector import collect_rarely
-from caraway.process.logs import configure_logging
+from caraway.process.program import database_url, run_program
 from caraway.process.recurring import Recurring
-from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import Settings, load_settings
+from caraway.process.settings.settings import Settings
 from caraway.state.database import connect, require_tables
 from caraway.state.ownership.leases import HeldLease, Lease
 from caraway.state.tables import metadata
@@ -45,22 +43,12 @@ STOP_SECONDS = 5.0
 
 def main() -> int:
     """Run the watches with the settings of the environment, unless another process does; return the exit code."""
-    try:
-        os.umask(0o077)
-        os.nice(NICENESS)
-        collect_rarely()
-        settings = load_settings()
-        configure_logging(settings.log_level)
-        if settings.postgres.url is None:
-            raise ConfigurationError("postgres.url: the watches need to know the database")
-        return _run(settings, settings.postgres.url)
-    except CarawayError as error:
-        sys.stderr.write(f"monitoring: {error}\n")
-        return 1
+    return run_program("monitoring", _run, niceness=NICENESS)
 
 
-def _run(settings: Settings, url: str) -> int:
-    database = connect(url)
+def _run(settings: Settings) -> int:
+    collect_rarely()
+    database = connect(database_url(settings, "monitoring"))
     require_tables(database, metadata.tables)
     lease = HeldLease(
         Lease(engine=database, name=LEASE, owner=watcher(settings.data_dir)), LASTING, renew_s=RENEW_SECONDS

@@ -16,8 +16,8 @@ from caraway.offline.queries.model import OfflineRequest
 from caraway.offline.reader import Memory, OfflineReader, SeriesReader
 from caraway.offline.stopwatch import Stopwatch
 from caraway.process.confinement.configured import confinement_of
+from caraway.process.program import database_url
 from caraway.process.secrets.keyring import open_keyring
-from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.settings import Settings
 from caraway.state.database import connect
 from caraway.state.erasures import ErasureLog
@@ -85,7 +85,7 @@ class QueryContext:
 
 def planned_of(settings: Settings, commit: str) -> Planned:
     """Return the graph of a commit, and its plan. Raises `UnavailableError` if Postgres doesn't answer."""
-    database = connect(_database(settings))
+    database = connect(database_url(settings, "an offline query"))
     try:
         return Plans(StateReader(database)).planned(commit)
     finally:
@@ -100,7 +100,7 @@ def opened_context(
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """
-    database = connect(_database(settings))
+    database = connect(database_url(settings, "an offline query"))
     keyring = open_keyring(settings.key_file)
     erased = ErasedKeys(keyring.mac_keys)
     TableErasures(ErasureLog(database), erased).refresh()
@@ -126,9 +126,3 @@ def opened_context(
     finally:
         functions.stop()
         database.dispose()
-
-
-def _database(settings: Settings) -> str:
-    if settings.postgres.url is None:
-        raise ConfigurationError("postgres.url: an offline query needs to know the database")
-    return settings.postgres.url

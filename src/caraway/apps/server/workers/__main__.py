@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -20,11 +21,10 @@ from caraway.apps.server.surface import endpoints
 from caraway.apps.server.wiring import deploy
 from caraway.apps.server.workers.forwarding import Forwarder
 from caraway.apps.server.workers.reader import ReaderParts, ReaderRouter, changes_of
-from caraway.errors import CarawayError
 from caraway.process.allocator import return_large_buffers
 from caraway.process.collector import collect_rarely
-from caraway.process.logs import configure_logging
-from caraway.process.settings.settings import Settings, load_settings
+from caraway.process.program import run_program
+from caraway.process.settings.settings import Settings
 
 LOG = structlog.get_logger(__name__)
 
@@ -111,15 +111,17 @@ def main() -> int:
     collect_rarely()
     return_large_buffers()
     end_with_parent()
+    return run_program(f"server ({name})", partial(_run, chosen, name))
+
+
+def _run(chosen: argparse.Namespace, name: str, settings: Settings) -> int:
+    structlog.contextvars.bind_contextvars(process=name)
     try:
-        settings = load_settings()
-        configure_logging(settings.log_level)
-        structlog.contextvars.bind_contextvars(process=name)
         if chosen.reader is None:
             write(settings, chosen.folder)
         else:
             read(settings, chosen.folder, chosen.reader, chosen.host, chosen.port)
-    except (CarawayError, OSError) as error:
+    except OSError as error:
         sys.stderr.write(f"server ({name}): {error}\n")
         return 1
     LOG.info("stopped")
