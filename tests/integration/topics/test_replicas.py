@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from caraway.apps.stack.jars import ensure_jars
-from caraway.dataplane.topics.admin import BrokerAdmin, ensure_topics
+from caraway.dataplane.topics.admin import ONE_SUFFICES, BrokerAdmin, ensure_topics
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError
@@ -36,6 +36,13 @@ def test_no_acknowledged_event_is_lost_with_the_disk_of_a_leader(tmp_path: Path)
         assert admin.warning == ""
         (config,) = admin.client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, TOPIC)]).values()
         assert config.result(30)["min.insync.replicas"].value == "2"
+        least = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
+        weak = ConfigResource(ConfigResource.Type.TOPIC, DEAD_LETTERS, incremental_configs=[least])
+        (changed,) = admin.client.incremental_alter_configs([weak]).values()
+        changed.result(30)
+        told = BrokerAdmin(servers)
+        assert told.problem() is None
+        assert told.warning == ONE_SUFFICES
         acknowledged: list[int] = []
         failed = 0
         numbers = itertools.count()

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from caraway.dataplane.topics.connection import client_config, kafka_logger
@@ -39,6 +39,11 @@ ALONE = (
     "each topic is on one broker, so acknowledged events are lost with its disk; see kafka.replication_factor in "
     "docs/operate/operations.md (1 says that it is meant so)"
 )
+ONE_SUFFICES = (
+    "while the other brokers of a topic are away, events are acknowledged by one, and are lost with its disk; see "
+    "kafka.min_insync_replicas in docs/operate/operations.md (1 says that it is meant so)"
+)
+_LEAST = "min.insync.replicas"
 _HUNG_UP = "the connection is closed at once: does the port want another kafka.security_protocol?"
 
 
@@ -53,7 +58,8 @@ class BrokerAdmin:
         noting = {"error_cb": partial(_note, self._errors)}
         self.client = AdminClient(client_config(bootstrap_servers) | noting, logger=kafka_logger())
         self.warning = ""
-        """A warning if the topics that Caraway has there are on one broker each, though nobody chose that."""
+        """A warning if acknowledged events are lost with the disk of one broker, though nobody chose that."""
+        self._least: int | None = None
 
     def cluster(self, timeout_s: float) -> ClusterMetadata:
         """Return the brokers and topics. Raises `UnavailableError` with the reason and the setting to change."""
@@ -68,9 +74,27 @@ class BrokerAdmin:
         self._errors.clear()
         # This topic is there from the first start on, and is made like all others.
         made = found.topics.get(DEAD_LETTERS)
-        alone = made is not None and any(len(partition.replicas) == 1 for partition in made.partitions.values())
-        self.warning = ALONE if alone and settings_of(self._bootstrap_servers).replication_factor != 1 else ""
+        settings = settings_of(self._bootstrap_servers)
+        self.warning = ""
+        if made is None or not made.partitions:
+            return found
+        if any(len(partition.replicas) == 1 for partition in made.partitions.values()):
+            self.warning = ALONE if settings.replication_factor != 1 else ""
+        elif settings.min_insync_replicas != 1 and self._acknowledging() == 1:
+            self.warning = ONE_SUFFICES
         return found
+
+    def _acknowledging(self) -> int:
+        """Return how many brokers must have an event before it is acknowledged; 0 if they don't tell. Asks once."""
+        if self._least is None:
+            resource = ConfigResource(ConfigResource.Type.TOPIC, DEAD_LETTERS)
+            (answer,) = self.client.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S).values()
+            try:
+                self._least = int(answer.result()[_LEAST].value)
+            except KafkaException:
+                # The account may lack the right to describe topics.
+                self._least = 0
+        return self._least
 
     def refusal(self) -> str | None:
         """Return why the brokers refuse the settings, as far as the last calls have shown."""
@@ -148,7 +172,7 @@ def ensure_topics(
     if not new:
         return
     kafka = settings_of(bootstrap_servers)
-    least = {} if kafka.min_insync_replicas is None else {"min.insync.replicas": str(kafka.min_insync_replicas)}
+    least = {} if kafka.min_insync_replicas is None else {_LEAST: str(kafka.min_insync_replicas)}
     topics = [
         NewTopic(
             name,
