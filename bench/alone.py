@@ -47,7 +47,7 @@ from caraway.dataplane.topics.reader import Message
 from caraway.graph.plan.model import IndexPlan
 from caraway.graph.plan.planner import plan_graph
 from caraway.process.collector import keep_what_is_here
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 from caraway.state.audit import AuditLog
 from caraway.state.database import connect
 

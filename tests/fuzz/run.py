@@ -13,7 +13,7 @@ from functools import partial
 
 import psutil
 
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 from tests.fuzz.messages import Message
 from tests.fuzz.sending import Reply, send
 

@@ -18,7 +18,8 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from caraway.process.settings.settings import Settings, SparkSettings
+from caraway.process.settings.settings import Settings
+from caraway.process.settings.streams import SparkSettings
 from tests.integration.console.chromium import chromium
 from tests.integration.console.person import Person
 from tests.integration.engine.rig import is_gone

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from caraway.graph.plan.slots import slots_of, tasks_of
-from caraway.process.settings.settings import SparkSettings
+from caraway.process.settings.streams import SparkSettings
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from moto.server import ThreadedMotoServer
 
-from caraway.process.settings.settings import OfflineSettings
+from caraway.process.settings.offline import OfflineSettings
 from caraway.state.database import connect
 from caraway.state.tables import offline_queries as table
 from tests.integration.offline.desk import Shop

@@ -7,7 +7,7 @@ from signal import SIGKILL
 
 import pytest
 
-from caraway.process.settings.settings import OfflineSettings
+from caraway.process.settings.offline import OfflineSettings
 from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.offline.desk import Shop, processes_of, queries_of, some_fail
 from tests.integration.offline.shop import asked

@@ -16,7 +16,7 @@ import caraway
 from caraway.apps.cli import app
 from caraway.client import Client
 from caraway.errors import RemoteError
-from caraway.process.settings.settings import AlertSettings, DriftSettings, QualitySettings
+from caraway.process.settings.monitoring import AlertSettings, DriftSettings, QualitySettings
 from tests.integration.quality.stalls import OWNER, definitions
 from tests.integration.quality.test_process import Receiver, receiver
 from tests.integration.server.server_process import ServerProcess, eventually, running_server

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from caraway.apps.cli import app
 from caraway.client import Client
-from caraway.process.settings.settings import AlertSettings, QualitySettings
+from caraway.process.settings.monitoring import AlertSettings, QualitySettings
 from tests.integration.jobs import running_jobs
 from tests.integration.quality.stalls import OWNER, definitions
 from tests.integration.server.server_process import ServerProcess, eventually, running_server

@@ -26,22 +26,19 @@ from caraway.dataplane.topics.polling import poll_some
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.process.children.forking import Forked
-from caraway.process.settings.connectors import ConnectorSettings
+from caraway.process.settings.connectors import ConnectorSettings, SourcesSettings
 from caraway.process.settings.kafka import KafkaSettings
-from caraway.process.settings.oidc import OidcSettings
-from caraway.process.settings.settings import (
+from caraway.process.settings.monitoring import (
     AlertSettings,
     DriftSettings,
-    OfflineSettings,
     OpenLineageSettings,
-    PostgresSettings,
     QualitySettings,
-    SecretsSettings,
-    ServerSettings,
-    Settings,
     SkewSettings,
-    SourcesSettings,
 )
+from caraway.process.settings.offline import OfflineSettings
+from caraway.process.settings.oidc import OidcSettings
+from caraway.process.settings.server import ServerSettings
+from caraway.process.settings.settings import PostgresSettings, SecretsSettings, Settings
 from tests.messages import records_of
 from tests.services.forking import FORKS
 from tests.timeouts import deadline_in, scaled

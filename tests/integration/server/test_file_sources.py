@@ -28,7 +28,7 @@ from caraway.connectors import S3, source
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.graph.connectors import S3Connector
 from caraway.graph.specs import Graph
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, numbers_of, records
 from tests.tls import TLS
 from tests.unit.dataplane.sources.hudi_source import Recorded

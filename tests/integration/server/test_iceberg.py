@@ -20,7 +20,7 @@ from caraway.datasets import Sum
 from caraway.dtypes import Continuous
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
 from tests.integration.server.server_process import ServerProcess, eventually
 
 BEGIN = 1_700_000_000

@@ -25,7 +25,7 @@ from caraway import dataset, field, meta
 from caraway.connectors import source
 from caraway.dataplane.topics.codec import DELETE
 from caraway.graph.specs import Graph
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
 from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
 from tests.integration.spark.broker import Broker

@@ -23,7 +23,8 @@ from caraway.connectors import Avro, Iceberg, Kafka, Postgres, Webhook, sink, so
 from caraway.errors import RemoteError
 from caraway.integrations.aws import Secret
 from caraway.lib import inputs
-from caraway.process.settings.settings import SecretsSettings, SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
+from caraway.process.settings.settings import SecretsSettings
 from caraway.state.access import Access
 from caraway.state.database import connect
 from caraway.state.permissions import Grant, Mode

@@ -13,7 +13,7 @@ from caraway.datasets import dataset, field, pipeline
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.lib import inputs, meta
-from caraway.process.settings.settings import OpenLineageSettings
+from caraway.process.settings.monitoring import OpenLineageSettings
 from caraway.state.database import connect
 from caraway.state.registry import JobRegistry
 from tests.integration.server.server_process import ServerProcess, eventually

@@ -26,8 +26,10 @@ from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.lib.params import inputs, outputs
 from caraway.process.settings.errors import ConfigurationError
+from caraway.process.settings.index import IndexSettings
 from caraway.process.settings.kafka import KafkaSettings
-from caraway.process.settings.settings import IndexSettings, ServerSettings, Settings
+from caraway.process.settings.server import ServerSettings
+from caraway.process.settings.settings import Settings
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 from tests.tls import TLS
 

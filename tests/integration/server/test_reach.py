@@ -34,8 +34,7 @@ from caraway.connectors import (
 from caraway.connectors.data_connector import DataConnector
 from caraway.errors import RemoteError
 from caraway.lib import inputs
-from caraway.process.settings.connectors import ConnectorSettings
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import ConnectorSettings, SourcesSettings
 from tests.integration.databases import new_database
 from tests.integration.server.server_process import ServerProcess
 from tests.integration.server.test_open_doors import copied_to, rows_of

@@ -19,7 +19,7 @@ from caraway.datasets import Count, Sum
 from caraway.dtypes import Continuous
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, numbers_of
 from tests.services.snowflake import DATABASE, PASSWORD, SCHEMA, USER, Snowflake
 from tests.timeouts import deadline_in

@@ -13,7 +13,7 @@ import pytest
 
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.graph.specs import Graph
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
 from tests.integration.server.killed_systems import REFUSED, SYSTEMS
 from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, numbers_of, records

@@ -21,7 +21,8 @@ from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.offline.monitoring.skew.watch import Parts, SkewWatch
 from caraway.process.confinement.configured import confinement_of
 from caraway.process.secrets.keyring import open_keyring
-from caraway.process.settings.settings import Settings, SkewSettings
+from caraway.process.settings.monitoring import SkewSettings
+from caraway.process.settings.settings import Settings
 from caraway.state.database import connect
 from caraway.state.findings import Finding
 from caraway.state.secrets import SecretStore

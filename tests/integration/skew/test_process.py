@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from caraway.apps.cli import app
 from caraway.process.children.forking import name_of
-from caraway.process.settings.settings import SkewSettings
+from caraway.process.settings.monitoring import SkewSettings
 from caraway.state.findings import Finding
 from tests.integration.server.server_process import eventually
 from tests.integration.skew.conftest import Shop, archived_server

@@ -10,7 +10,7 @@ from caraway.dataplane.sources.removal import SourceRemoval, definition_of
 from caraway.graph.connectors import PubSubConnector
 from caraway.graph.sources import Cdc
 from caraway.graph.systems import PubSubSystem
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
 from caraway.state.database import connect
 from tests.integration.sources.pubsub_server import PubSubServer, running
 from tests.unit.dataplane.sources.test_sources import SOURCE, plan_of

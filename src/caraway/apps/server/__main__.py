@@ -23,7 +23,8 @@ from caraway.process.collector import collect_rarely
 from caraway.process.program import run_program
 from caraway.process.settings.certificates import certificate_of, is_loopback, warning_of
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import ServerSettings, Settings
+from caraway.process.settings.server import ServerSettings
+from caraway.process.settings.settings import Settings
 
 LOG = structlog.get_logger(__name__)
 

@@ -38,7 +38,7 @@ from caraway.apps.server.http.messages import (
 from caraway.apps.server.tracing.spans import TRACE, Trace, Tracer
 from caraway.errors import CarawayError, UnavailableError, shortened
 from caraway.process.request_ids import HEADER, REQUEST_ID, accepted
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 from caraway.state.permissions import Caller
 
 LOG = structlog.get_logger(__name__)

@@ -20,7 +20,7 @@ from caraway.graph.plan.model import IngestPlan
 from caraway.graph.secrets.hiding import HiddenSecrets
 from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.wire.graphs import decode_graph, encode_graph
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
 
 LOG = structlog.get_logger(__name__)
 

@@ -25,7 +25,7 @@ from caraway.errors import UnavailableError
 from caraway.graph.plan.model import IngestPlan
 from caraway.graph.secrets.hiding import HiddenSecrets
 from caraway.process.recurring import Recurring, follow
-from caraway.process.settings.settings import SourcesSettings
+from caraway.process.settings.connectors import SourcesSettings
 from caraway.state.blueprints import content_of, source_name
 from caraway.state.ownership.leases import HeldLease, Lease
 from caraway.state.ownership.members import READERS

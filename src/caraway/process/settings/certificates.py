@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from cryptography import x509
 
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 
 # A certificate is warned of so long before it ends: enough time to get another one.
 SOON = timedelta(days=14)

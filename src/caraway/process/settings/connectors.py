@@ -1,15 +1,15 @@
-"""The settings of connectors."""
+"""The settings of connectors, sources and sinks."""
 
-from ipaddress import ip_network
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from caraway.process.settings.section import Section
+from caraway.process.settings.section import Network, Section, absolute
 
 
-def _network(text: str) -> str:
-    return str(ip_network(text, strict=False))
+def _folder(path: str) -> str:
+    return str(absolute(Path(path)))
 
 
 class ConnectorSettings(Section):
@@ -26,8 +26,40 @@ class ConnectorSettings(Section):
         roles: The ARNs of the roles of AWS that the server may assume for them.
     """
 
-    networks: tuple[Annotated[str, AfterValidator(_network)], ...] = ("0.0.0.0/0", "::/0")
+    networks: tuple[Network, ...] = ("0.0.0.0/0", "::/0")
     loopback: bool = False
     own_services: bool = False
     own_rights: tuple[Annotated[str, Field(pattern=r"^(s3|gs|az)://")], ...] = ()
     roles: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+
+class SourcesSettings(Section):
+    """Sources, from which servers read rows.
+
+    Attributes:
+        endpoints: Addresses of systems, by their names in the definitions, that aren't at the address of their cloud:
+            such as one's own MinIO for an `S3`, or an emulator for a `PubSub`.
+        local_folders: The folders of the server's machine from which sources may read files. Everybody who may commit
+            can read all files in them.
+        integer_overlap: How many numbers before the last one are read again in each round of a table whose cursor is a
+            number. Databases assign numbers before rows become visible, so a row may appear with a smaller number than
+            one that was read; it is missed unless the overlap covers it.
+        ca_file: A file in PEM with the certificate authorities by which the Kafka brokers (`SASL_SSL`) of sources and
+            sinks, and schema registries, are verified; empty: those of the system.
+    """
+
+    endpoints: dict[str, str] = Field(default_factory=dict)
+    local_folders: tuple[Annotated[str, AfterValidator(_folder)], ...] = ()
+    integer_overlap: Annotated[int, Field(ge=0)] = 0
+    ca_file: str = ""
+
+
+class SinkSettings(Section):
+    """Sinks, to which the changes of datasets are written.
+
+    Attributes:
+        names: The name of the platform in what sinks write. "fennel" suits consumers that were made for Fennel: the
+            position of a change is in `payload.source.fennel`, and the hash of a row in the column `__fennel_hash__`.
+    """
+
+    names: Literal["caraway", "fennel"] = "caraway"

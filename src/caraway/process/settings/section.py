@@ -1,9 +1,10 @@
-"""The base of a section of settings, and paths in settings."""
+"""The base of a section of settings, and the types of values that several sections have."""
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def absolute(path: Path) -> Path:
@@ -13,7 +14,21 @@ def absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _network(text: str) -> str:
+    return str(ip_network(text, strict=False))
+
+
+def _spark_master(master: str) -> str:
+    if not master.startswith(("local", "spark://", "yarn", "k8s://")):
+        raise ValueError("must be local[N], spark://host:port, yarn or k8s://…")
+    return master
+
+
 FolderPath = Annotated[Path, AfterValidator(absolute)]
+Network = Annotated[str, AfterValidator(_network)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+MemorySize = Annotated[str, Field(pattern=r"^[1-9]\d*[mMgG]$")]
+SparkMaster = Annotated[str, AfterValidator(_spark_master)]
 
 
 class Section(BaseModel):

@@ -12,7 +12,7 @@ from caraway.apps.server.access.admin_token import OPERATOR, AdminToken
 from caraway.apps.server.access.gate import Gate
 from caraway.errors import UnauthenticatedError, UnavailableError
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 from caraway.state.access import AccessList, digest_of
 from caraway.state.permissions import Mode
 from tests.unit.apps.server.asking import Headers

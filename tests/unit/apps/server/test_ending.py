@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import asyncio, sys
 import uvloop
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 from caraway.apps.server import serving
 from caraway.apps.server.access.gate import Gate
 from caraway.apps.server.access.sites import Sites

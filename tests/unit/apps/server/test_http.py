@@ -13,7 +13,7 @@ from caraway.apps.server.access.sites import Sites
 from caraway.apps.server.app import App, RequestBounds
 from caraway.apps.server.http.endpoints import PUBLIC, Endpoint, Router
 from caraway.apps.server.http.messages import HttpResponse, Request, json_response
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 from caraway.state.audit import AuditLog
 from caraway.state.database import connect
 from tests.timeouts import scaled

@@ -14,7 +14,8 @@ from caraway.apps.server.http.endpoints import PROTOBUF, PUBLIC, Endpoint, Route
 from caraway.apps.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.apps.server.http.messages import HttpResponse, Request, text_response
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import ServerSettings, load_settings
+from caraway.process.settings.server import ServerSettings
+from caraway.process.settings.settings import load_settings
 from tests.unit.apps.server.asking import HOST, Headers, send
 
 NO_AUDIT: Any = SimpleNamespace()

@@ -21,7 +21,7 @@ PROGRAM = """
 import asyncio, sys, time
 import uvloop
 from prometheus_client import generate_latest
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 from caraway.process.logs import configure_logging
 from caraway.apps.server import serving
 from caraway.apps.server.access.gate import Gate

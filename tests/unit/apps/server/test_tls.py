@@ -24,7 +24,8 @@ from caraway.errors import UnavailableError
 from caraway.process.authorities import authorities
 from caraway.process.settings.certificates import certificate_of, client_url, warning_of
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import ServerSettings, load_settings
+from caraway.process.settings.server import ServerSettings
+from caraway.process.settings.settings import load_settings
 from caraway.state.audit import AuditLog
 from caraway.state.database import connect
 from tests.services.certificates import write_certificates

@@ -22,7 +22,7 @@ from caraway.apps.server.tracing.spans import TRACE
 from caraway.apps.server.tracing.writing import TracingWriter
 from caraway.dataplane.topics.producer import TopicItem
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import TracesSettings
+from caraway.process.settings.monitoring import TracesSettings
 from tests.unit.apps.server.asking import Writer, ask
 from tests.unit.apps.server.test_answers import LOG, POT, make_app
 from tests.unit.apps.server.test_freshness import INTERVAL_S, PLAN, VISITS, World, settle

@@ -24,7 +24,8 @@ from caraway.process.children.part import Part, PartState, PartStatus
 from caraway.process.children.process import start
 from caraway.process.children.process_table import created_at, is_alive
 from caraway.process.settings.kafka import KafkaSettings
-from caraway.process.settings.settings import PostgresSettings, ServerSettings, Settings
+from caraway.process.settings.server import ServerSettings
+from caraway.process.settings.settings import PostgresSettings, Settings
 from tests.unit.process.children.fake_parts import COMPUTING, DYING, SLOW, FakePart
 from tests.unit.process.children.waiting import eventually
 

@@ -6,7 +6,7 @@ import pytest
 
 from caraway.compute.profiles.comparing import FALSE_ALARMS
 from caraway.graph.drift import Drift
-from caraway.process.settings.settings import DriftSettings
+from caraway.process.settings.monitoring import DriftSettings
 from tests.markdown import DOCS, dead_links, run_page
 
 PAGE = DOCS / "guides" / "drift.md"

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.kafka import KafkaSettings
-from caraway.process.settings.settings import ServerSettings, Settings, SparkSettings, load_settings
+from caraway.process.settings.server import ServerSettings
+from caraway.process.settings.settings import Settings, load_settings
+from caraway.process.settings.streams import SparkSettings
 
 
 @pytest.fixture(autouse=True)

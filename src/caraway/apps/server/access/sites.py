@@ -22,7 +22,7 @@ from caraway.apps.server.http.arrival import arrival
 from caraway.apps.server.http.endpoints import Endpoint
 from caraway.apps.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.apps.server.http.messages import Headers, media_type
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 
 # The most values of the header `Host` whose check is cached. Clients can send any number of different ones, so the
 # cache needs a bound, while a server has only few names of its own.

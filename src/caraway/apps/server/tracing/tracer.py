@@ -4,7 +4,7 @@ from importlib import import_module
 
 from caraway.apps.server.tracing.spans import Tracer
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import TracesSettings
+from caraway.process.settings.monitoring import TracesSettings
 
 
 def tracer_of(settings: TracesSettings) -> Tracer | None:

@@ -18,7 +18,7 @@ import msgspec
 from caraway.dataplane.index.sharding.messages import TIMEOUT_S, Answer, Ask, decode_answers, decode_asks, encode
 from caraway.errors import UnavailableError
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import IndexSettings
+from caraway.process.settings.index import IndexSettings
 
 SERVICE, METHOD = "caraway.Index", "Read"
 # The gRPC metadata of this name proves that a caller belongs to the deployment. The bytes are derived from the key file

@@ -10,7 +10,7 @@ from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.offline.monitoring.openlineage.sender import EventSender
 from caraway.offline.monitoring.openlineage.watch import LineageWatch, MakesEvents
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import OpenLineageSettings
+from caraway.process.settings.monitoring import OpenLineageSettings
 from caraway.state.model import JobRecord
 from caraway.state.ownership.leases import HeldLease, Lease
 from caraway.state.plans import Needed

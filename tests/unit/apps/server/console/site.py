@@ -36,7 +36,7 @@ from caraway.graph.plan.model import GraphPlan
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import encode_graph
-from caraway.process.settings.settings import ServerSettings
+from caraway.process.settings.server import ServerSettings
 from caraway.state.access import AccessList, Session, TokenOwner, digest_of
 from caraway.state.model import BranchHeads, BranchRecord, CommitRecord, JobRecord, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode

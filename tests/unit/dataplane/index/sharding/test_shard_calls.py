@@ -10,7 +10,7 @@ from caraway.dataplane.index.sharding.messages import Answer, Ask, Found, Moved,
 from caraway.dataplane.index.sharding.shard_calls import Identity, ShardClients, ShardServer
 from caraway.errors import UnavailableError
 from caraway.process.settings.errors import ConfigurationError
-from caraway.process.settings.settings import IndexSettings
+from caraway.process.settings.index import IndexSettings
 from tests.services.certificates import write_certificates
 from tests.timeouts import deadline_in
 
