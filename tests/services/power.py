@@ -23,10 +23,13 @@ class Power:
         self._process = process
         self._folder = folder
 
-    def cut(self) -> None:
-        """Drop what isn't synced. The folder is an ordinary one afterwards; nothing may run in it meanwhile."""
+    def cut(self, share: float = 0.0, seed: int = 0) -> None:
+        """Drop what isn't synced, but for a share of the pages and names, which the system had written by itself.
+
+        The folder is an ordinary one afterwards; nothing may run in it meanwhile.
+        """
         if self._process.poll() is None:
-            self._process.communicate("\n", timeout=scaled(60))
+            self._process.communicate(f"{share} {seed}\n", timeout=scaled(60))
         assert self._process.returncode == 0
         assert not self._folder.is_mount()
 

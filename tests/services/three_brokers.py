@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
+from confluent_kafka import Consumer, TopicPartition
 from typing_extensions import override
 
 from caraway.apps.stack import ports
 from caraway.apps.stack.jars import JarSet
 from caraway.apps.stack.kafka import EmbeddedKafka, new_cluster_id
 from caraway.process.children import process
-from tests.timeouts import deadline_in
+from tests.timeouts import deadline_in, scaled
 
 
 class _Broker(EmbeddedKafka):
@@ -88,11 +89,15 @@ class ThreeBrokers:
                 assert time.monotonic() < deadline, reason
                 time.sleep(0.1)
 
-    def take_away(self, node: int) -> None:
-        """End a broker as kill -9 does, and remove its disk."""
+    def kill(self, node: int) -> None:
+        """End a broker as kill -9 does; it may be started again."""
         child = self._processes.pop(node)
         child.send_signal(SIGKILL)
         child.wait()
+
+    def take_away(self, node: int) -> None:
+        """End a broker as kill -9 does, and remove its disk."""
+        self.kill(node)
         shutil.rmtree(self.folder(node), ignore_errors=True)
 
     def stop(self) -> None:
@@ -110,3 +115,23 @@ def three_brokers(folder: Path, jars: JarSet) -> Iterator[ThreeBrokers]:
         yield cluster
     finally:
         cluster.stop()
+
+
+def read_numbers(servers: str, topic: str, partitions: list[int]) -> set[int]:
+    """Return the events, which are numbers, on partitions of a topic."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "test", "enable.auto.commit": False})
+    found: set[int] = set()
+    try:
+        for partition in partitions:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=scaled(30))
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            reached = 0
+            while reached < end:
+                message = consumer.poll(scaled(30))
+                assert message is not None
+                if message.error() is None:
+                    reached = (message.offset() or 0) + 1
+                    found.add(int(message.value() or b""))
+    finally:
+        consumer.close()
+    return found

@@ -1,12 +1,14 @@
 """The program of a file system in memory that knows what a power failure would leave (`tests.services.power`).
 
-Usage: python unsynced_fs.py FOLDER. It is mounted on the folder until a line comes on its standard input. Then it
-writes into the folder below what was synced: of each file the content at its last fsync, of each folder the names at
-its last fsync. That is the least that POSIX promises; the file systems of today keep a little more.
+Usage: python unsynced_fs.py FOLDER. It is mounted on the folder until a line "SHARE SEED" comes on its standard input.
+Then it writes into the folder below what was synced: of each file the content at its last fsync, of each folder the
+names at its last fsync. That is the least that POSIX promises. A system may have written any other page as well, in any
+order: so each page that wasn't synced is there nevertheless with the probability SHARE, and so are a folder's names.
 """
 
 import errno
 import os
+import random
 import stat
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import mfusepy
+
+PAGE_BYTES = 4096
 
 
 class Node:
@@ -57,6 +61,26 @@ class Node:
             if begin < size:
                 self.synced[begin : min(end, size)] = self.content[begin : min(end, size)]
         self.unsynced = []
+
+    def left(self, share: float, chance: random.Random) -> bytes:
+        """Return the content that a power failure leaves: what was synced, and a share of the pages that weren't."""
+        left = bytearray(self.synced)
+        numbers = {
+            number
+            for begin, end in self.unsynced
+            for number in range(begin // PAGE_BYTES, -(-min(end, len(self.content)) // PAGE_BYTES))
+        }
+        for number in sorted(numbers):
+            if chance.random() < share:
+                begin = number * PAGE_BYTES
+                page = self.content[begin : begin + PAGE_BYTES]
+                left.extend(bytes(max(0, begin - len(left))))
+                left[begin : begin + len(page)] = page
+        return bytes(left)
+
+    def left_names(self, share: float, chance: random.Random) -> "dict[str, Node]":
+        """Return the names that a power failure leaves: journals keep all changes of a folder, or none."""
+        return self.names if chance.random() < share else self.synced_names
 
 
 class UnsyncedFiles(mfusepy.Operations):  # type: ignore[misc]
@@ -196,18 +220,18 @@ class UnsyncedFiles(mfusepy.Operations):  # type: ignore[misc]
         return {"f_bsize": 4096, "f_frsize": 4096, "f_blocks": 1 << 24, "f_bavail": 1 << 23, "f_bfree": 1 << 23}
 
 
-def write_synced(node: Node, path: Path) -> None:
-    """Write what was synced of a folder's content."""
-    for name, child in node.synced_names.items():
+def write_left(node: Node, path: Path, share: float, chance: random.Random) -> None:
+    """Write what a power failure leaves of a folder's content."""
+    for name, child in node.left_names(share, chance).items():
         place = path / name
         if stat.S_ISDIR(child.mode):
             place.mkdir()
-            write_synced(child, place)
+            write_left(child, place, share, chance)
         elif stat.S_ISLNK(child.mode):
             place.symlink_to(child.target)
             continue
         else:
-            place.write_bytes(child.synced)
+            place.write_bytes(child.left(share, chance))
         os.chown(place, *child.owner)
         place.chmod(stat.S_IMODE(child.mode))
 
@@ -215,15 +239,17 @@ def write_synced(node: Node, path: Path) -> None:
 def main(folder: Path) -> None:
     """Serve the file system, until the plug is pulled."""
     files = UnsyncedFiles()
+    told: list[str] = []
 
     def await_end() -> None:
-        sys.stdin.readline()
+        told.extend(sys.stdin.readline().split())
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
     threading.Thread(target=await_end, daemon=True).start()
     options = {"nothreads": True, "hard_remove": True, "allow_other": True, "default_permissions": True}
     mfusepy.FUSE(files, str(folder), foreground=True, **options)
-    write_synced(files.root, folder)
+    share, seed = told
+    write_left(files.root, folder, float(share), random.Random(seed))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,14 @@ def sync_names(path: Path) -> None:
             sync(folder)
 
 
+def make_lasting_folder(path: Path) -> None:
+    """Create a folder, if it doesn't exist, whose name survives a power failure from now on."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        sync(folder.parent)
+
+
 def write_whole(file: Path, content: bytes, *, lasting: bool = False) -> None:
     """Write a private file under another name first, so that nobody ever reads half of it under its own name.
 

@@ -4,7 +4,6 @@ import itertools
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from caraway.apps.stack.jars import ensure_jars
@@ -13,7 +12,7 @@ from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError
 from caraway.process.settings.settings import load_settings
-from tests.services.three_brokers import three_brokers
+from tests.services.three_brokers import read_numbers, three_brokers
 from tests.timeouts import scaled
 
 TOPIC = "orders"
@@ -63,27 +62,7 @@ def test_no_acknowledged_event_is_lost_with_the_disk_of_a_leader(tmp_path: Path)
                     else:
                         acknowledged += batch
             assert taken
-        found = _read(servers, list(partitions))
+        found = read_numbers(servers, TOPIC, list(partitions))
         assert set(acknowledged) - found == set()
         # The client went on: few writes failed, if any.
         assert failed <= 2 * UNDER_WAY
-
-
-def _read(servers: str, partitions: list[int]) -> set[int]:
-    """Return the events on the topic."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "test", "enable.auto.commit": False})
-    found: set[int] = set()
-    try:
-        for partition in partitions:
-            _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=scaled(30))
-            consumer.assign([TopicPartition(TOPIC, partition, 0)])
-            reached = 0
-            while reached < end:
-                message = consumer.poll(scaled(30))
-                assert message is not None
-                if message.error() is None:
-                    reached = (message.offset() or 0) + 1
-                    found.add(int(message.value() or b""))
-    finally:
-        consumer.close()
-    return found

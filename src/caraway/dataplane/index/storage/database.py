@@ -19,6 +19,7 @@ from rocksdict import (
 )
 
 from caraway.errors import ConflictError, UnavailableError
+from caraway.process.private_files import make_lasting_folder
 
 MEBIBYTE = 1 << 20
 # RocksDB fills one write buffer while it flushes the other one to disk. The two take 32 MiB of memory. A buffer is
@@ -65,7 +66,8 @@ def open_database(path: Path, cache: Cache) -> Rdict:
     it open, and `UnavailableError` if the folder can't be used.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        # RocksDB syncs the names in its folder, not the folder's own.
+        make_lasting_folder(path)
         return Rdict(str(path), database_options(cache))
     except Exception as error:
         text = str(error)

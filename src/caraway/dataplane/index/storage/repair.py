@@ -25,6 +25,7 @@ from caraway.dataplane.index.storage.keys import (
     offset_key,
 )
 from caraway.errors import ConflictError, UnavailableError
+from caraway.process.private_files import sync
 
 LOGGER = logging.getLogger(__name__)
 
@@ -122,11 +123,14 @@ class DatabaseFolder:
             name = self.restore(folder, self.format, older_than)
             if name is not None and self._prepare(folder, name):
                 folder.rename(self.path)
+                sync(self.path.parent)
                 LOGGER.info("the index begins with snapshot %s and goes on from its offsets", name)
             shutil.rmtree(folder, ignore_errors=True)
         db = open_database(self.path, self.cache)
         with TRANSLATED:
             db.put(FORMAT_KEY, self.format)
+            # After a power failure a database without the mark would look like one of another format.
+            db.flush_wal(sync=True)
         return db
 
     def _prepare(self, folder: Path, name: str) -> bool:
