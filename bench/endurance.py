@@ -108,7 +108,7 @@ def serving(kafka: str, postgres: str) -> Iterator[tuple[str, int]]:
             }
         )
         url = f"http://127.0.0.1:{port}"
-        program = ServerProgram(folder / "server", settings, port, url)
+        program = ServerProgram(folder / "server", settings, port)
         with running(program, folder / "server.log") as pid:
             yield url, pid
 

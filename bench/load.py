@@ -5,6 +5,7 @@ A request costs it some 15 us, so it can saturate a server that needs more than 
 
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,12 +59,12 @@ def get(url: str) -> bytes:
     return f"GET {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode()
 
 
-def connect(url: str) -> socket.socket:
-    """Open a connection that sends at once."""
+def connect(url: str, tls: ssl.SSLContext | None = None) -> socket.socket:
+    """Open a connection that sends at once, with TLS if there is a context for it."""
     address = urlsplit(url)
     connection = socket.create_connection((address.hostname, address.port or 80), timeout=10)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+    return connection if tls is None else tls.wrap_socket(connection, server_hostname=address.hostname)
 
 
 def missing(answer: bytes) -> int:
@@ -92,10 +93,10 @@ def ask(connection: socket.socket, request: bytes) -> bytes:
     return answer
 
 
-def one_by_one(url: str, requests: Sequence[bytes], seconds: float) -> Figures:
+def one_by_one(url: str, requests: Sequence[bytes], seconds: float, tls: ssl.SSLContext | None = None) -> Figures:
     """Send requests over one connection, each after the answer to the one before."""
     latencies = []
-    with connect(url) as connection:
+    with connect(url, tls) as connection:
         begun = time.perf_counter()
         end, number = begun + seconds, 0
         while (sent := time.perf_counter()) < end:

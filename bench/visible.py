@@ -147,7 +147,7 @@ def serving(servers: int, workers: int, kafka: str, postgres: str) -> Iterator[t
                 }
             )
             urls.append(f"http://127.0.0.1:{port}")
-            program = ServerProgram(folder / f"server{number}", settings, port, urls[-1])
+            program = ServerProgram(folder / f"server{number}", settings, port)
             stack.enter_context(running(program, folder / f"server{number}.log"))
         yield urls, postgres
 

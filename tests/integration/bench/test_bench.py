@@ -33,6 +33,7 @@ SLOW = {
     "operators": "--only union --rows 2000 --keys 10 --mode micro-batch --rounds 0",
     "pauses": "--only join --jobs 1 --rate 20 --interval 5 --seconds 12",
     "remote_reads": "",
+    "secured": "--seconds 0.2 --rounds 1",
     "sources": "--rows 100000",
     "sources_binlog": "--rows 500",
     "sources_capture": "--rows 500",
