@@ -19,7 +19,7 @@ from caraway.apps.stack.probe import check_postgres
 from caraway.process.children.part import Launch, Part
 from caraway.process.children.process import run_to_end
 from caraway.process.children.process_table import created_at, end_leftovers
-from caraway.process.private_files import kept_password, make_folder, opener
+from caraway.process.private_files import kept_password, make_folder, opener, sync_names
 
 SUPERUSER = "caraway"
 DATABASE = "postgres"
@@ -89,6 +89,8 @@ class EmbeddedPostgres(Part):
             shutil.chown(unfinished, user)
         self._initdb(unfinished, user)
         unfinished.rename(self._cluster)
+        # Postgres syncs what is in the cluster, not its name: without this, a power failure could take all of it.
+        sync_names(self._cluster)
 
     @override
     def launch(self) -> Launch:
