@@ -13,6 +13,7 @@ from caraway.apps.stack.ports import choose
 from tests.timeouts import deadline_in
 
 START_S = 20.0
+SCOPE = "topics"
 AUDIENCE, CLIENT, SECRET, PASSWORD = "caraway-api", "caraway-console", "the-secret-of-the-client", "lovelace"
 
 

@@ -22,6 +22,7 @@ from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 PORT = int(sys.argv[1])
 ISSUER = f"http://127.0.0.1:{PORT}"
 CLIENT, SECRET, AUDIENCE = "caraway-console", "the-secret-of-the-client", "caraway-api"
+SCOPE = "topics"
 KINDS: Mapping[str, tuple[type[Any], Any]] = {
     "RS256": (RSAKey, 2048),
     "ES256": (ECKey, "P-256"),
@@ -179,6 +180,21 @@ def authorize() -> Any:
 @app.post("/token")
 def token() -> Any:
     return server.create_token_response()
+
+
+@app.post("/machines")
+def machines() -> Any:
+    """Return a token for the grant `client_credentials`."""
+    shown, form = request.authorization, request.form
+    if shown is None or (shown.username, shown.password) != (CLIENT, SECRET):
+        return {"error": "invalid_client"}, 401
+    if form.get("grant_type") != "client_credentials" or form.get("scope") != SCOPE:
+        return {"error": "invalid_scope"}, 400
+    algorithm, key = state.keys[-1]
+    now = int(time.time())
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": CLIENT, "scope": SCOPE, "iat": now, "exp": now + 600}
+    given = jwt.encode({"alg": algorithm, "kid": key.kid}, claims, key, algorithms=[algorithm])
+    return {"access_token": given, "token_type": "Bearer", "expires_in": 600, "scope": SCOPE}
 
 
 @app.post("/test/set")

@@ -1,4 +1,4 @@
-"""A private Kafka broker for tests: it asks for passwords (SASL_PLAINTEXT, SASL_SSL) or for a certificate (SSL)."""
+"""A private Kafka broker for tests: it asks for passwords (SASL_PLAINTEXT, SASL_SSL), a certificate (SSL) or a JWT."""
 
 import time
 from collections.abc import Iterator
@@ -21,24 +21,30 @@ from caraway.apps.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.process.children import process
 from caraway.process.settings.settings import load_settings
 from tests.services.certificates import write_certificates
+from tests.services.oidc import AUDIENCE, IdentityProvider, running_provider
 from tests.timeouts import deadline_in
 
 USER, PASSWORD = "ada", "test-password"
 MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 _MODULES = "org.apache.kafka.common.security"
+_TOKENS = f"{_MODULES}.oauthbearer"
+TOKENS = "OAUTHBEARER"
 
 
 class _SecuredKafka(EmbeddedKafka):
     """The embedded broker with more listeners; the first one, for the test itself, asks for no password."""
 
-    more_ports: tuple[int, int, int]
+    more_ports: tuple[int, int, int, int]
+    issuer: str
     keystore: Path
     ca_file: Path
 
     @override
     def _security(self) -> dict[str, str]:
-        sasl, tls, mutual = self.more_ports
-        listeners = f"SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},MUTUAL://127.0.0.1:{mutual}"
+        sasl, tls, mutual, tokens = self.more_ports
+        listeners = (
+            f"SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},MUTUAL://127.0.0.1:{mutual},TOKENS://127.0.0.1:{tokens}"
+        )
         clients = f"CLIENT://127.0.0.1:{self.port}"
         plain = f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         scram = f"{_MODULES}.scram.ScramLoginModule required;"
@@ -51,13 +57,20 @@ class _SecuredKafka(EmbeddedKafka):
             "listeners": f"{clients},CONTROLLER://127.0.0.1:{self._controller_port},{listeners}",
             "advertised.listeners": f"{clients},{listeners}",
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,"
-            "MUTUAL:SSL",
+            "MUTUAL:SSL,TOKENS:SASL_SSL",
             "sasl.enabled.mechanisms": ",".join(["PLAIN", *MECHANISMS]),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.keystore),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.ca_file),
             "listener.name.mutual.ssl.client.auth": "required",
+            "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.tokens.oauthbearer.sasl.jaas.config": f"{_TOKENS}.OAuthBearerLoginModule required;",
+            "listener.name.tokens.oauthbearer.sasl.server.callback.handler.class": f"{_TOKENS}"
+            ".OAuthBearerValidatorCallbackHandler",
+            "listener.name.tokens.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": f"{self.issuer}/keys",
+            "listener.name.tokens.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+            "listener.name.tokens.oauthbearer.sasl.oauthbearer.expected.issuer": self.issuer,
             **logins,
         }
 
@@ -68,15 +81,18 @@ class SecuredKafka:
 
     Attributes:
         open: The address at which it asks for no password.
-        addresses: Its addresses by security protocol. That of SSL wants a certificate of the clients.
+        addresses: Its addresses by security protocol. That of SSL wants a certificate of the clients. That of `TOKENS`
+            speaks SASL_SSL, and wants tokens of the provider.
         ca_file: The certificate of the authority that signed the broker's and the clients'.
         client_file: A key with its certificate, which the broker accepts from a client.
+        provider: The identity provider whose tokens it accepts.
     """
 
     open: str
     addresses: dict[str, str]
     ca_file: Path
     client_file: Path
+    provider: IdentityProvider
 
     def set_password(self, mechanism: str, password: str) -> None:
         """Change the password of `USER` for a mechanism of SCRAM."""
@@ -88,13 +104,22 @@ class SecuredKafka:
 
 @contextmanager
 def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
-    """Start a broker, yield it, and stop it afterwards."""
+    """Start a broker with its identity provider, yield it, and stop both afterwards."""
+    with running_provider() as provider, _running(folder, provider) as broker:
+        yield broker
+
+
+@contextmanager
+def _running(folder: Path, provider: IdentityProvider) -> Iterator[SecuredKafka]:
     chosen: list[int] = []
-    for _ in range(5):
+    for _ in range(6):
         chosen.append(ports.choose(avoid=chosen))
-    port, controller, sasl, tls, mutual = chosen
+    port, controller, sasl, tls, mutual, tokens = chosen
     jars = ensure_jars(load_settings())
-    options = kafka_classes(load_settings().cache_dir, jars.broker).options()
+    options = [
+        *kafka_classes(load_settings().cache_dir, jars.broker).options(),
+        f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.issuer}/keys",
+    ]
     part = _SecuredKafka(
         folder / "kafka",
         port=port,
@@ -104,7 +129,8 @@ def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
         java_options=options,
         with_password=False,
     )
-    part.more_ports, part.keystore, part.ca_file = (sasl, tls, mutual), folder / "broker.pem", folder / "ca.pem"
+    part.more_ports, part.issuer = (sasl, tls, mutual, tokens), provider.issuer
+    part.keystore, part.ca_file = folder / "broker.pem", folder / "ca.pem"
     write_certificates(part.ca_file, part.keystore)
     part.prepare()
     log = folder / "kafka.log"
@@ -116,10 +142,10 @@ def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the broker did not start: {reason}")
             time.sleep(0.1)
-        ports_of = {"PLAINTEXT": port, "SASL_PLAINTEXT": sasl, "SASL_SSL": tls, "SSL": mutual}
+        ports_of = {"PLAINTEXT": port, "SASL_PLAINTEXT": sasl, "SASL_SSL": tls, "SSL": mutual, TOKENS: tokens}
         addresses = {protocol: f"127.0.0.1:{number}" for protocol, number in ports_of.items()}
         # Nothing in the certificate says that it is a server's, so it is a client's as well.
-        running = SecuredKafka(part.bootstrap_servers, addresses, part.ca_file, part.keystore)
+        running = SecuredKafka(part.bootstrap_servers, addresses, part.ca_file, part.keystore, provider)
         for mechanism in MECHANISMS:
             running.set_password(mechanism, PASSWORD)
         yield running

@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka.admin import ConfigResource
 from pyspark.sql import SparkSession
 
+from caraway.dataplane.streams.spark.java import jvm_of
 from caraway.dataplane.topics.admin import ALONE, BrokerAdmin, check_access, ensure_topics
-from caraway.dataplane.topics.credentials import sign_in, spark_options
+from caraway.dataplane.topics.credentials import java_properties, sign_in, spark_options
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.dataplane.topics.producer import TopicWriter
@@ -20,7 +21,8 @@ from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.kafka import KafkaSettings
 from tests.integration.server.server_process import records
 from tests.services.certificates import write_certificates
-from tests.services.secured_kafka import PASSWORD, USER, SecuredKafka
+from tests.services.oidc import CLIENT, SCOPE, SECRET
+from tests.services.secured_kafka import PASSWORD, TOKENS, USER, SecuredKafka
 
 GUESSED, OTHER_CA, OTHER = "guessed-password", "other-ca.pem", "other.pem"
 
@@ -28,6 +30,9 @@ GUESSED, OTHER_CA, OTHER = "guessed-password", "other-ca.pem", "other.pem"
 def settings(secured: SecuredKafka, protocol: str, *, at: str | None = None, **changes: object) -> KafkaSettings:
     """Return the settings of clients that the broker accepts, with some changes; `at` is the port's own protocol."""
     good: dict[str, object] = {"bootstrap_servers": secured.addresses[at or protocol], "security_protocol": protocol}
+    if protocol == TOKENS:
+        good |= {"security_protocol": "SASL_SSL", "sasl_mechanism": TOKENS, "user": CLIENT, "password": SECRET}
+        good |= {"token_url": f"{secured.provider.issuer}/machines", "token_scope": SCOPE, "ca_file": secured.ca_file}
     if protocol.startswith("SASL"):
         good |= {"sasl_mechanism": "SCRAM-SHA-512", "user": USER, "password": PASSWORD}
     if protocol.endswith("SSL"):
@@ -37,12 +42,16 @@ def settings(secured: SecuredKafka, protocol: str, *, at: str | None = None, **c
     return KafkaSettings.model_validate(good | changes)
 
 
-@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL"])
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", TOKENS])
 def test_writer_reader_administrator_and_spark_connect(
     secured: SecuredKafka, spark: SparkSession, protocol: str
 ) -> None:
-    servers = sign_in(settings(secured, protocol, replication_factor=1, min_insync_replicas=1))
+    given = settings(secured, protocol, replication_factor=1, min_insync_replicas=1)
+    servers = sign_in(given)
     check_access(servers)
+    for option in java_properties(given):
+        # The engine gives them to the JVM at its start, and that of the tests runs already.
+        jvm_of(spark).java.lang.System.setProperty(*option.removeprefix("-D").split("=", 1))
     source, copy = (f"{name}-{secrets.token_hex(4)}" for name in ("source", "copy"))
     ensure_topics(servers, [source, copy], 1)
     with TopicWriter(servers) as writer:
@@ -76,6 +85,9 @@ WRONG = {
     "password of PLAIN": Wrong(
         protocol="SASL_PLAINTEXT", changes={"sasl_mechanism": "PLAIN", "password": GUESSED}, named="kafka.password"
     ),
+    "secret of OAUTHBEARER": Wrong(protocol=TOKENS, changes={"password": GUESSED}, named="kafka.token_url"),
+    "scope of OAUTHBEARER": Wrong(protocol=TOKENS, changes={"token_scope": "else"}, named="kafka.token_scope"),
+    "a token for a port of passwords": Wrong(protocol=TOKENS, at="SASL_SSL", named="kafka.sasl_mechanism"),
     "another authority": Wrong(protocol="SASL_SSL", changes={"ca_file": OTHER_CA}, named="kafka.ca_file"),
     "the system's authorities": Wrong(protocol="SASL_SSL", changes={"ca_file": None}, named="kafka.ca_file"),
     "TLS to a plain port": Wrong(protocol="SASL_SSL", at="PLAINTEXT", named="kafka.security_protocol"),

@@ -30,6 +30,7 @@ _REMEDIES = {
     "PLAINTEXT broker listener": "the port speaks no TLS, which kafka.security_protocol asks for",
     "/tls alert": "the broker doesn't accept the certificate: check kafka.certificate_file and kafka.key_file",
     "SASL authentication error": "check kafka.user, kafka.password and kafka.sasl_mechanism",
+    "OAUTHBEARER token": "check kafka.token_url, kafka.user, kafka.password and kafka.token_scope",
     "supported mechanisms": "check kafka.sasl_mechanism and kafka.security_protocol",
     # A port without TLS closes the connection, which librdkafka doesn't always see as an error of TLS.
     "state SSL_HANDSHAKE": "the port doesn't end the handshake of TLS, which kafka.security_protocol asks for",

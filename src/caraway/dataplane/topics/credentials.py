@@ -18,6 +18,7 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": f"{_MODULES}.scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_MODULES}.scram.ScramLoginModule",
 }
+_TOKENS = f"{_MODULES}.oauthbearer.OAuthBearerLogin"
 
 # The settings by `bootstrap_servers`, compared as text. So clients must pass the addresses as `sign_in` returned them,
 # or they connect without encryption and password.
@@ -43,13 +44,19 @@ def settings_of(bootstrap_servers: str) -> KafkaSettings:
 
 def client_options(kafka: KafkaSettings) -> dict[str, str]:
     """Return librdkafka's settings of the protocol, the files and the sign-in."""
+    by_token = kafka.token_url is not None
     return _used(
         kafka,
         {
             "security.protocol": kafka.security_protocol,
             "sasl.mechanism": kafka.sasl_mechanism,
-            "sasl.username": kafka.user,
-            "sasl.password": kafka.password,
+            "sasl.username": None if by_token else kafka.user,
+            "sasl.password": None if by_token else kafka.password,
+            "sasl.oauthbearer.method": "oidc" if by_token else None,
+            "sasl.oauthbearer.token.endpoint.url": kafka.token_url,
+            "sasl.oauthbearer.client.id": kafka.user if by_token else None,
+            "sasl.oauthbearer.client.secret": kafka.password if by_token else None,
+            "sasl.oauthbearer.scope": kafka.token_scope,
             "ssl.ca.location": kafka.ca_file,
             "ssl.certificate.location": kafka.certificate_file,
             "ssl.key.location": kafka.key_file,
@@ -67,8 +74,9 @@ def java_options(kafka: KafkaSettings) -> dict[str, str]:
         {
             "security.protocol": kafka.security_protocol,
             "sasl.mechanism": kafka.sasl_mechanism,
-            "sasl.jaas.config": kafka.sasl_mechanism
-            and login(kafka.user or "", kafka.password or "", kafka.sasl_mechanism),
+            "sasl.jaas.config": _java_login(kafka),
+            "sasl.login.callback.handler.class": kafka.token_url and f"{_TOKENS}CallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": kafka.token_url,
             "ssl.truststore.type": kafka.ca_file and "PEM",
             "ssl.truststore.certificates": kafka.ca_file and kafka.ca_file.read_text(),
             "ssl.keystore.type": kafka.key_file and "PEM",
@@ -82,6 +90,19 @@ def spark_options(bootstrap_servers: str) -> Mapping[str, str]:
     """Return the options of Spark's Kafka source and sink: the broker's address and how to connect."""
     options = {"bootstrap.servers": bootstrap_servers, **java_options(settings_of(bootstrap_servers))}
     return {f"kafka.{name}": value for name, value in options.items()}
+
+
+def java_properties(kafka: KafkaSettings) -> list[str]:
+    """Return the options of a JVM whose clients connect: Java's clients send a secret only to addresses listed here."""
+    return [] if kafka.token_url is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={kafka.token_url}"]
+
+
+def _java_login(kafka: KafkaSettings) -> str | None:
+    if kafka.token_url is None:
+        return kafka.sasl_mechanism and login(kafka.user or "", kafka.password or "", kafka.sasl_mechanism)
+    given = {"clientId": kafka.user, "clientSecret": kafka.password, "scope": kafka.token_scope}
+    options = " ".join(f'{name}="{value}"' for name, value in given.items() if value)
+    return f"{_TOKENS}Module required {options};"
 
 
 def login(user: str, password: str, mechanism: str) -> str:

@@ -4,14 +4,21 @@ import math
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from caraway.process.settings.oidc import is_safe
 from caraway.process.settings.section import FolderPath, Section
 
 # Kafka's JAAS configuration, a line of text, holds the user and the password in double quotes. Quotes and backslashes
 # in them would change how the line is read, so they are refused, and so are semicolons and white space.
 _NO_QUOTES = r'^[^"\\\s;]+$'
 _CONTRADICTION = "kafka.security_protocol={protocol} {verb} it: change one of the two"
+
+
+def _token_url(url: str) -> str:
+    if not is_safe(url):
+        raise ValueError("must be https://…, since the secret is sent there; http:// only on this machine")
+    return url
 
 
 class KafkaSettings(Section):
@@ -22,8 +29,10 @@ class KafkaSettings(Section):
         security_protocol: The protocol of brokers of your own: TLS with `SSL` and `SASL_SSL`, a sign-in with
             `SASL_PLAINTEXT` and `SASL_SSL`. The stack fills this in for its own broker.
         sasl_mechanism: The way to sign in.
-        user: The user to sign in as.
-        password: The password of the user.
+        user: The user to sign in as; with `OAUTHBEARER`, the id of the client at the token endpoint.
+        password: The password of the user; with `OAUTHBEARER`, the secret of the client.
+        token_url: The token endpoint of OAuth 2.0, which gives clients their tokens for `OAUTHBEARER`.
+        token_scope: The scope for which clients ask there; None: that which the endpoint gives them by itself.
         ca_file: A file in PEM with the certificate authorities by which brokers are verified; None: those of the
             system.
         certificate_file: A file in PEM with the certificate that clients show to the brokers.
@@ -38,11 +47,15 @@ class KafkaSettings(Section):
     bootstrap_servers: Annotated[str, Field(pattern=r"^[^\s:,]+:\d+(,[^\s:,]+:\d+)*$")] | None = None
     security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"] = "PLAINTEXT"
     # A sign-in needs all of the next three, so their defaults are checked as well.
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
         default=None, validate_default=True
     )
     user: Annotated[str, Field(pattern=_NO_QUOTES)] | None = Field(default=None, validate_default=True)
     password: Annotated[str, Field(pattern=_NO_QUOTES)] | None = Field(default=None, validate_default=True, repr=False)
+    token_url: Annotated[str, Field(pattern=r'^[^"\\\s;,]+$'), AfterValidator(_token_url)] | None = Field(
+        default=None, validate_default=True
+    )
+    token_scope: Annotated[str, Field(pattern=r'^[^"\\;]+$')] | None = None
     ca_file: FolderPath | None = None
     certificate_file: FolderPath | None = None
     key_file: FolderPath | None = Field(default=None, validate_default=True)
@@ -58,6 +71,16 @@ class KafkaSettings(Section):
         if protocol is not None and (value is not None) != protocol.startswith("SASL_"):
             verb = "needs" if value is None else "doesn't take"
             raise ValueError(_CONTRADICTION.format(protocol=protocol, verb=verb))
+        return value
+
+    @field_validator("token_url", "token_scope")
+    @classmethod
+    def _belongs_to_tokens(cls, value: str | None, info: ValidationInfo) -> str | None:
+        has_tokens = info.data.get("sasl_mechanism") == "OAUTHBEARER"
+        if value is not None and not has_tokens:
+            raise ValueError("is for kafka.sasl_mechanism=OAUTHBEARER: change one of the two")
+        if value is None and has_tokens and info.field_name == "token_url":
+            raise ValueError("kafka.sasl_mechanism=OAUTHBEARER needs it: the endpoint that gives the clients tokens")
         return value
 
     @field_validator("ca_file", "certificate_file", "key_file")

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from caraway.dataplane.topics.credentials import client_options, java_options, sign_in
+from caraway.dataplane.topics.credentials import client_options, java_options, java_properties, sign_in
 from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.settings import Settings, load_settings
 from tests.services.certificates import write_certificates
 
 OWN = {"bootstrap_servers": "kafka:9093"}
 SIGN_IN = {"sasl_mechanism": "SCRAM-SHA-512", "user": "ada", "password": "pass-word"}
+TOKENS = {**SIGN_IN, "sasl_mechanism": "OAUTHBEARER", "token_url": "https://login.example.com/token"}
 FILES = {"certificate_file": "client.pem", "key_file": "client.pem"}
 
 
@@ -35,6 +36,11 @@ def loaded(folder: Path, settings: dict[str, str | int]) -> Settings:
             ({**OWN, "security_protocol": "SASL_SSL", **{k: v for k, v in SIGN_IN.items() if k != n}}, n)
             for n in SIGN_IN
         ),
+        ({**OWN, "security_protocol": "SASL_SSL", **TOKENS, "sasl_mechanism": "PLAIN"}, "token_url"),
+        ({**OWN, "security_protocol": "SASL_SSL", **SIGN_IN, "sasl_mechanism": "OAUTHBEARER"}, "token_url"),
+        ({**OWN, "security_protocol": "SASL_SSL", **TOKENS, "token_url": "http://login.example.com/"}, "token_url"),
+        ({**OWN, "security_protocol": "SASL_SSL", **TOKENS, "token_url": "https://a/,https://b/"}, "token_url"),
+        ({**OWN, "security_protocol": "SASL_SSL", **SIGN_IN, "token_scope": "topics"}, "token_scope"),
         ({**OWN, "ca_file": "ca.pem"}, "ca_file"),
         ({**OWN, **FILES}, "certificate_file"),
         ({**OWN, "security_protocol": "SASL_PLAINTEXT", **SIGN_IN, **FILES}, "certificate_file"),
@@ -77,6 +83,18 @@ def test_each_protocol_has_its_settings_of_both_clients(tmp_path: Path) -> None:
         if protocol.endswith("SSL"):
             assert java["ssl.truststore.certificates"] == ca.read_text()
             assert python["ssl.key.location"] == str(pem)
+
+
+def test_clients_of_tokens_send_their_secret_to_the_endpoint_alone(tmp_path: Path) -> None:
+    kafka = loaded(tmp_path, {**OWN, "security_protocol": "SASL_SSL", **TOKENS, "token_scope": "topics"}).kafka
+    python, java, url = client_options(kafka), java_options(kafka), "https://login.example.com/token"
+    assert python["sasl.oauthbearer.method"] == "oidc"
+    assert python["sasl.oauthbearer.token.endpoint.url"] == java["sasl.oauthbearer.token.endpoint.url"] == url
+    assert not {"sasl.username", "sasl.password"} & python.keys()
+    login = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    assert java["sasl.jaas.config"] == (f'{login} required clientId="ada" clientSecret="pass-word" scope="topics";')
+    assert java_properties(kafka) == [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"]
+    assert java_properties(loaded(tmp_path, {**OWN, "security_protocol": "SASL_SSL", **SIGN_IN}).kafka) == []
 
 
 def test_a_file_that_can_not_be_used_is_named(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from caraway.dataplane.streams.functions.children import Limits
 from caraway.dataplane.streams.spark.java import jvm_of, jvm_process
 from caraway.dataplane.streams.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
+from caraway.dataplane.topics.credentials import java_properties
 from caraway.errors import UnavailableError
 from caraway.process.confinement.configured import confinement_of
 from caraway.process.settings.settings import Settings
@@ -25,6 +26,16 @@ log = logging.getLogger(__name__)
 # a JVM that keeps the lock for longer belongs to another engine that runs.
 LOCK_SECONDS = 30.0
 STOP_SECONDS = 3.0
+
+
+_EXECUTORS_OPTIONS = "spark.executor.extraJavaOptions"
+
+
+def _conf(settings: Settings) -> dict[str, str]:
+    """Return the settings of Spark that the deployment gives, and what executors need for their clients of Kafka."""
+    conf = dict(setting.split("=", 1) for setting in settings.spark.conf)
+    options = " ".join([conf.get(_EXECUTORS_OPTIONS, ""), *java_properties(settings.kafka)]).strip()
+    return {**conf, _EXECUTORS_OPTIONS: options} if options else conf
 
 
 @dataclass(slots=True)
@@ -49,7 +60,10 @@ class Driver:
                 master=settings.spark.master,
                 driver_memory=settings.spark.driver_memory,
                 jars=jars,
-                java_options=spark_classes(settings.cache_dir, jars).options(),
+                java_options=[
+                    *spark_classes(settings.cache_dir, jars).options(),
+                    *java_properties(settings.kafka),
+                ],
                 scratch=scratch,
                 shuffle_partitions=settings.kafka.partitions,
                 functions=Limits(
@@ -57,7 +71,7 @@ class Driver:
                     memory_mb=settings.spark.function_memory_mb,
                     confinement=confinement_of(settings),
                 ),
-                conf=dict(setting.split("=", 1) for setting in settings.spark.conf),
+                conf=_conf(settings),
             )
         )
         jvm = jvm_of(session)
