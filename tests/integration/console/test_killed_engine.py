@@ -3,30 +3,22 @@
 The server, the engine with Spark, Kafka and Postgres are processes of their own, and the browser is Chromium.
 """
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from signal import SIGKILL
 from typing import Any
 
-import psutil
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from caraway.process.settings.settings import Settings
-from caraway.process.settings.streams import SparkSettings
 from tests.integration.console.chromium import chromium
 from tests.integration.console.person import Person
-from tests.integration.engine.rig import is_gone
+from tests.integration.server.engine_process import EngineProcess
 from tests.integration.server.guarded import Guarded, guarded_server
-from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.server_process import eventually
 from tests.integration.server.test_api import pot
-from tests.integration.spark.broker import jars
 from tests.timeouts import scaled
 from tests.unit.apps.server.console import greenhouse
 
@@ -38,49 +30,6 @@ pytestmark = [
 POT, SPECIES = 4_711, "oak of the killed engine"
 # The most seconds from the kill until the person knows the reason and the remedy.
 FOUND_S = 60.0
-GONE_S = 30.0
-
-
-class EngineProcess:
-    """`python -m caraway.dataplane.streams.engine` for the jobs of a server. Nothing but the test starts it again."""
-
-    def __init__(self, server: ServerProcess, folder: Path) -> None:
-        folder.mkdir()
-        self._log = folder / "engine.log"
-        found = server.settings
-        spark = SparkSettings(
-            master="local[64]",
-            driver_memory="768m",
-            checkpoint_interval_seconds=5,
-            jars=tuple(jars().connector),
-        )
-        settings = Settings(data_dir=folder, kafka=found.kafka, postgres=found.postgres, spark=spark)
-        self._environment = {**os.environ, **settings.environment()}
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "caraway.dataplane.streams.engine"]
-            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
-
-    def kill(self) -> None:
-        assert self._process is not None
-        assert self._process.poll() is None, self.said()
-        below = psutil.Process(self._process.pid).children(recursive=True)
-        assert any(process.name() == "java" for process in below), self.said()
-        os.kill(self._process.pid, SIGKILL)
-        assert self._process.wait() == -SIGKILL
-        # Spark ends when it notices that the engine is gone, and may finish a batch before.
-        for process in below:
-            assert is_gone(process, GONE_S), self.said()
-
-    def end(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
-    def said(self) -> str:
-        return self._log.read_text()[-4000:]
 
 
 @pytest.fixture

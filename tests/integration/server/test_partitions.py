@@ -30,6 +30,7 @@ from caraway.process.settings.index import IndexSettings
 from caraway.process.settings.kafka import KafkaSettings
 from caraway.process.settings.server import ServerSettings
 from caraway.process.settings.settings import Settings
+from tests.integration.server.engine_process import EngineProcess
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 from tests.tls import TLS
 
@@ -139,6 +140,15 @@ def servers(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerP
         server.http.close()
 
 
+@pytest.fixture
+def engine(servers: tuple[ServerProcess, ServerProcess], tmp_path: Path) -> Iterator[EngineProcess]:
+    """Yield an engine that runs the jobs of both servers."""
+    process = EngineProcess(servers[0], tmp_path / "engine")
+    process.start()
+    yield process
+    process.end()
+
+
 class Model:
     """The records that were written, and from them the expected row of each guest."""
 
@@ -242,6 +252,7 @@ class Watcher:
 
 @pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore:aggregate")
+@pytest.mark.usefixtures("engine")
 def test_every_answer_is_right_or_asks_to_try_again(servers: tuple[ServerProcess, ServerProcess], kafka: str) -> None:
     one, two = servers
     one.commit(GRAPH)
