@@ -34,6 +34,7 @@ SLOW = {
     "pauses": "--only join --jobs 1 --rate 20 --interval 5 --seconds 12",
     "remote_reads": "",
     "secured": "--seconds 0.2 --rounds 1",
+    "single_events": "--rate 20 --seconds 2 --warm-up 2 --rounds 1",
     "sources": "--rows 100000",
     "sources_binlog": "--rows 500",
     "sources_capture": "--rows 500",
