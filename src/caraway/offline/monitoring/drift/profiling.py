@@ -16,6 +16,7 @@ from caraway.dataplane.archive.served_table import COMMIT, INPUTS, OFFSET, OUTPU
 from caraway.dataplane.archive.store.frames import frame_of
 from caraway.dataplane.archive.store.tables import ArchiveTable
 from caraway.dtypes.instants import to_datetime
+from caraway.expr.polars.values import INSTANT
 from caraway.state.drift import HourKey
 
 # The most rows that one pass profiles, unless a single message has more: about 100 MB. More are profiled by the next.
@@ -43,7 +44,7 @@ def new_rows(table: ArchiveTable, since: Mapping[int, int], ends: Mapping[int, i
     Raises `UnavailableError` if the object store doesn't answer.
     """
     spans = {p: (since.get(p, 0), min(end, since.get(p, 0) + SPAN)) for p, end in ends.items() if since.get(p, 0) < end}
-    empty = pl.DataFrame(schema=dict.fromkeys(_COLUMNS, pl.String))
+    empty = pl.DataFrame(schema={**dict.fromkeys(_COLUMNS, pl.String()), SERVED_AT: INSTANT})
     if not spans:
         return NewRows(empty, dict(since))
     first, last = min(first for first, _ in spans.values()), max(end for _, end in spans.values())

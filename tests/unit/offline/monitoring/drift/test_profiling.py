@@ -108,6 +108,12 @@ def test_nothing_new_moves_nothing(tmp_path: Path) -> None:
     assert (len(found.rows), found.until) == (0, {0: 1})
 
 
+def test_positions_without_rows_are_passed(tmp_path: Path) -> None:
+    found = new_rows(table(tmp_path, [(0, 0, record(10, [1]))]), {0: 1}, {0: 5}, most=MAX_ROWS)
+    assert (len(found.rows), found.until) == (0, {0: 5})
+    assert profiles_of(found.rows, lambda _: KINDS, lambda *_: False, ["main"]) == {}
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "array"),
     [
