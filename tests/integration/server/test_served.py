@@ -40,5 +40,5 @@ def test_programs_on_asyncio_query_many_rows_at_once(server: ServerProcess) -> N
             return await asyncio.gather(*asked)
 
     expected = server.query(["State"], {"Tap.pot": list(range(50))}).json()
-    found = pd.DataFrame([row for rows in asyncio.run(ask()) for row in rows])
-    assert found.to_dict("list") == expected
+    found = [row for rows in asyncio.run(ask()) for row in rows]
+    assert {name: [row[name] for row in found] for name in expected} == expected

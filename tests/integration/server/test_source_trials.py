@@ -200,12 +200,16 @@ def test_a_dead_letter_is_repaired_and_replayed_once(
         found = server.http.get("/dead_letters", params=asked).json()["dead_letters"]
         return {"pot" if letter["reason"].startswith("pot") else "text": letter["id"] for letter in found}
 
+    def waiting() -> list[dict[str, str]]:
+        problems = server.http.get("/problems").json()["problems"]
+        return [problem for problem in problems if "dead letter" in problem["what"]]
+
     eventually(lambda: set(letters()) == {"pot", "text"}, server.said)
     assert server.http.get("/dead_letters", params={**asked, "source": "other"}).json()["dead_letters"] == []
     assert (
         server.http.get("/dead_letters", params={**asked, "since": "2999-01-01T00:00:00Z"}).json()["dead_letters"] == []
     )
-    (wrong,) = server.http.get("/problems").json()["problems"][:1]
+    wrong, _ = waiting()
     assert wrong["what"].startswith("Tried: 1 waiting dead letter: ")
     assert wrong["link"] == "/console/dead-letters?dataset=Tried"
     before = end_of(kafka, server.topic("Tried"))
@@ -226,4 +230,4 @@ def test_a_dead_letter_is_repaired_and_replayed_once(
     row = {"pot": 5, "moisture": 0.9, "at": 1_700_000_009}
     assert server.http.post(f"/dead_letters/{letters()['text']}/replay", json={"row": row}).status_code == 200
     assert end_of(kafka, server.topic("Tried")) == before + 2
-    assert server.http.get("/problems").json()["problems"] == []
+    assert waiting() == []
