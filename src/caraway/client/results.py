@@ -189,7 +189,7 @@ def _backfill(job: CommittedJob) -> str:
 
 
 def commit_result(response: Response) -> CommitResult:
-    """Return a server's answer to a commit as a result; fields that an older server doesn't report are empty."""
+    """Return a server's answer to a commit as a result; fields that it lacks are empty."""
     answer = response.json()
     answer = answer if isinstance(answer, dict) else {}
     changes = answer.get("changes") or {}

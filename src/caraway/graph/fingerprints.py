@@ -65,17 +65,6 @@ def extractor_fingerprint(extractor: specs.Extractor) -> bytes:
     return _digest("extractor", to_message(_bare_extractor(extractor), graph_pb2.Extractor))
 
 
-def featureset_fingerprint(spec: specs.FeaturesetSpec) -> bytes:
-    """Return the identity of a featureset's definition: name, features and extractors."""
-    bare = replace(
-        spec,
-        metadata=specs.NO_METADATA,
-        features=tuple(replace(f, metadata=specs.NO_METADATA) for f in spec.features),
-        extractors=tuple(_bare_extractor(e) for e in spec.extractors),
-    )
-    return _digest("featureset", to_message(bare, graph_pb2.Featureset))
-
-
 def graph_fingerprint(graph: specs.Graph) -> str:
     """Return the hash of a whole graph as it is stored, metadata and pickles included, after its scheme."""
     return f"graph-{FINGERPRINT_SCHEME}:{hashlib.sha256(encode_graph(graph)).hexdigest()}"

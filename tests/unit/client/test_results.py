@@ -113,7 +113,7 @@ def test_the_result_of_commit_has_the_changes(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "committed: the branch holds 1 datasets\n"
 
 
-def test_an_older_server_reports_less() -> None:
+def test_fields_that_an_answer_lacks_are_empty() -> None:
     result = Server({"summary": ["ok\n"]}).client().commit("m", [Pots])
     assert (result.commit_id, result.jobs, bool(result.datasets)) == ("", (), False)
 

@@ -93,7 +93,7 @@ def _show(answer: Any, *, as_json: bool) -> None:
     for found in answer["erasures"]:
         gone = "\n".join(f"{place['place']}, {place['done_at'][:19]}" for place in found["places"])
         cells = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
-        waits_for = "\n".join(found.get("waits_for", ()))
+        waits_for = "\n".join(found["waits_for"])
         table.add_row(
             *map(escape, cells),
             (found["recorded_at"] or "not yet")[:19],
@@ -105,8 +105,8 @@ def _show(answer: Any, *, as_json: bool) -> None:
 
 
 def _show_remaining(answer: dict[str, Any]) -> None:
-    """Print the places that keep clear text; an older server doesn't list them."""
-    if not (places := answer.get("remaining")):
+    """Print the places that keep clear text, if there are any."""
+    if not (places := answer["remaining"]):
         return
     table = plain_table("clear text stays in", "which is", "until")
     for place in places:

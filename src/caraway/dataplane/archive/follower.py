@@ -266,10 +266,6 @@ class Follower:
         """Close the connection. Records that wait aren't written, and will be read again."""
         self._reader.close()
 
-    def archives(self, topic: str) -> bool:
-        """Return whether a topic is being archived, rather than still waited for."""
-        return topic in self._followed
-
     def archived(self) -> dict[str, dict[int, int]]:
         """Return the offset of the next message to archive of each partition, by topic: what is before is in tables."""
         return {name: followed.table.positions(followed.positions) for name, followed in self._followed.items()}

@@ -88,9 +88,6 @@ class ArchiveTable:
                     configuration=_CONFIGURATION | wanted,
                     storage_options=options,
                 )
-            if wanted and table.metadata().configuration.get(_STATISTICS) != wanted[_STATISTICS]:
-                # An earlier release created the table.
-                table.alter.set_table_properties(wanted)
             opened = cls(url, options, table)
             if made and "://" not in url:
                 opened._keep(-1)

@@ -143,7 +143,7 @@ def _checkpoints(root: Path, job: str) -> Iterator[Path]:
 
 
 def _token_of(folder: Path) -> int:
-    """Return the token of a checkpoint's folder; a folder from before tokens existed counts as token 0."""
+    """Return the token of a checkpoint's folder; that of an engine without a token counts as token 0."""
     token = folder.parent.name.removeprefix(_TOKEN)
     return int(token) if token.isdigit() else 0
 

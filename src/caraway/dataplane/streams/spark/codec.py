@@ -87,13 +87,8 @@ class Codec:
         decode = self._codec.recordDecoder(_row(schema).json(), schema.fingerprint)
         return call_java(decode, F.col("value"), F.col("partition"), F.col("offset"), F.col("number"))
 
-    def encode_records(self, rows: DataFrame, schema: RecordSchema) -> DataFrame:
-        """Turn meta columns and the columns of `schema` into Kafka's `key` (null without key columns) and `value`."""
-        key, value = self.encoded(schema)
-        return rows.select(key.alias("key"), value.alias("value"))
-
     def encoded(self, schema: RecordSchema) -> tuple[Column, Column]:
-        """Return Kafka's key and value of rows that have meta columns and the columns of `schema`."""
+        """Return Kafka's key (null without key columns) and value of rows with meta columns and those of `schema`."""
         encode = self._codec.recordEncoder(_row(schema).json(), schema.fingerprint)
         columns = F.struct(*(name(column.name) for column in schema.columns))
         value = call_java(encode, name(OP), name(TIME), name(INGESTED), name(ID), name(REV), columns)
