@@ -1,4 +1,4 @@
-"""Thresholds of drift in the metadata of features: checked at the definition, and no part of its identity."""
+"""Thresholds of drift in the metadata of features: checked at the definition."""
 
 import math
 from datetime import datetime
