@@ -36,7 +36,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
-    """The same value for every row, in stored form (docs/inside/records.md)."""
+    """A value that all rows have, in stored form (docs/inside/records.md)."""
 
     value: object
     dtype: DataType

@@ -24,8 +24,8 @@ from tests.unit.compute.query.garden import DictReader, engine
 
 T = 1_700_000_000_000_000
 ROWS = 10
-# The rows of the first part are read twice more, to see whether they see their own events.
-READS_OF_FIRST_PART = 3
+# The rows of the first part are read once more, to see whether they see their own events.
+READS_OF_FIRST_PART = 2
 
 
 @pytest.fixture

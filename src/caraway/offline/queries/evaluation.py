@@ -92,17 +92,17 @@ def _own_events(plan: CompiledPlan, part: InputPart, found: Evaluated) -> float:
     rows = fine[:: max(1, len(fine) // SAMPLED)][:SAMPLED]
     if not names or not rows:
         return 0.0
-    data = {name: [values[row] for row in rows] for name, values in part.inputs.items()}
     times = [found.times[row] or 0 for row in rows]
+    # Each row is asked for twice in one evaluation, since every evaluation reads files.
+    data = {name: [values[row] for row in rows] * 2 for name, values in part.inputs.items()}
     try:
-        now = plan.evaluate(data, times).columns
-        before = plan.evaluate(data, [time_us - 1 for time_us in times]).columns
+        columns = plan.evaluate(data, [*times, *(time_us - 1 for time_us in times)]).columns
     except (InvalidInputError, ExtractorError):
         # A row may lack a feature before its first event.
         return 0.0
-    return sum(any(_differ(now[name][row], before[name][row]) for name in names) for row in range(len(rows))) / len(
-        rows
-    )
+    looked_up = [columns[name] for name in names]
+    own = sum(any(_differ(values[row], values[row + len(rows)]) for values in looked_up) for row in range(len(rows)))
+    return own / len(rows)
 
 
 def _differ(one: object, other: object) -> bool:

@@ -34,18 +34,18 @@ async def root(context: ServerContext, request: Request) -> HttpResponse:
 
 async def health(context: ServerContext, request: Request) -> HttpResponse:
     """Return status 200 if everything works, and 503 if not; callers with a token get reasons and warnings."""
-    problems = context.deployment.status.health.problems()
-    if problems and not context.deployment.accounts.gate.knows(request.headers):
+    found = context.deployment.status.health
+    problems = found.problems()
+    if not context.deployment.accounts.gate.knows(request.headers):
         # Reasons have addresses and names of topics, and any `Host` is answered here, so a page of another site could
         # read them, too.
-        return json_response({"status": "unavailable", "err_msg": HIDDEN, "code": "unavailable"}, 503)
+        hidden = {"status": "unavailable", "err_msg": HIDDEN, "code": "unavailable"}
+        return json_response(hidden, 503) if problems else json_response({"status": "ok"})
     if problems:
         reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
         body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
         return json_response(body, 503)
-    if context.deployment.accounts.gate.knows(request.headers) and (
-        warning := await asyncio.to_thread(context.deployment.status.health.warning)
-    ):
+    if warning := await asyncio.to_thread(found.warning):
         return json_response({"status": "ok", "warning": warning})
     return json_response({"status": "ok"})
 
