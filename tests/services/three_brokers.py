@@ -1,10 +1,12 @@
 """A cluster of three Kafka brokers, each a process with a folder of its own, of which tests may take one."""
 
+import itertools
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
@@ -14,8 +16,13 @@ from typing_extensions import override
 from caraway.apps.stack import ports
 from caraway.apps.stack.jars import JarSet
 from caraway.apps.stack.kafka import EmbeddedKafka, new_cluster_id
+from caraway.dataplane.topics.producer import TopicWriter
+from caraway.errors import UnavailableError
 from caraway.process.children import process
 from tests.timeouts import deadline_in, scaled
+
+# The numbers of a batch that is written, and the batches that are under way at a time.
+BATCH, UNDER_WAY = 20, 8
 
 
 class _Broker(EmbeddedKafka):
@@ -115,6 +122,35 @@ def three_brokers(folder: Path, jars: JarSet) -> Iterator[ThreeBrokers]:
         yield cluster
     finally:
         cluster.stop()
+
+
+@dataclass
+class Written:
+    """The numbers whose writes were acknowledged, and how many batches failed."""
+
+    acknowledged: set[int]
+    failed: int = 0
+
+
+def write_numbers(servers: str, topic: str, *, before: int, least: int, harm: Callable[[], None]) -> Written:
+    """Write numbers until `least` are acknowledged; call `harm` once, with writes under way, after `before` of them."""
+    written, numbers, harmed = Written(set()), itertools.count(), False
+    with TopicWriter(servers, timeout_s=scaled(60)) as writer:
+        while len(written.acknowledged) < least:
+            batches = [[next(numbers) for _ in range(BATCH)] for _ in range(UNDER_WAY)]
+            writes = [writer.write(topic, [(b"%d" % n, b"%d" % n, None) for n in batch]) for batch in batches]
+            if len(written.acknowledged) >= before and not harmed:
+                harm()
+                harmed = True
+            for batch, write in zip(batches, writes, strict=True):
+                try:
+                    write.result(scaled(120))
+                except UnavailableError:
+                    written.failed += 1
+                else:
+                    written.acknowledged.update(batch)
+    assert harmed
+    return written
 
 
 def read_numbers(servers: str, topic: str, partitions: list[int]) -> set[int]:

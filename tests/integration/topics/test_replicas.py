@@ -1,6 +1,5 @@
 """Three real brokers, of which one loses its disk under load."""
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -9,18 +8,12 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from caraway.apps.stack.jars import ensure_jars
 from caraway.dataplane.topics.admin import ONE_SUFFICES, BrokerAdmin, ensure_topics
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
-from caraway.dataplane.topics.producer import TopicWriter
-from caraway.errors import UnavailableError
 from caraway.process.settings.settings import load_settings
-from tests.services.three_brokers import read_numbers, three_brokers
-from tests.timeouts import scaled
+from tests.services.three_brokers import UNDER_WAY, read_numbers, three_brokers, write_numbers
 
 TOPIC = "orders"
-BATCH = 20
 # The events that are acknowledged before the disk is lost, and those after it.
 BEFORE, AFTER = 2_000, 2_000
-# The batches that are under way at a time.
-UNDER_WAY = 8
 
 
 @pytest.mark.full(reason="three brokers; topics/test_secured.py has what is told of one replica")
@@ -42,27 +35,11 @@ def test_no_acknowledged_event_is_lost_with_the_disk_of_a_leader(tmp_path: Path)
         told = BrokerAdmin(servers)
         assert told.problem() is None
         assert told.warning == ONE_SUFFICES
-        acknowledged: list[int] = []
-        failed = 0
-        numbers = itertools.count()
-        with TopicWriter(servers, timeout_s=scaled(60)) as writer:
-            taken = False
-            while len(acknowledged) < BEFORE + AFTER:
-                batches = [[next(numbers) for _ in range(BATCH)] for _ in range(UNDER_WAY)]
-                writes = [writer.write(TOPIC, [(b"%d" % n, b"%d" % n, None) for n in batch]) for batch in batches]
-                if len(acknowledged) >= BEFORE and not taken:
-                    # These batches are on their way.
-                    cluster.take_away(partitions[0].leader)
-                    taken = True
-                for batch, write in zip(batches, writes, strict=True):
-                    try:
-                        write.result(scaled(120))
-                    except UnavailableError:
-                        failed += 1
-                    else:
-                        acknowledged += batch
-            assert taken
+        leader = partitions[0].leader
+        written = write_numbers(
+            servers, TOPIC, before=BEFORE, least=BEFORE + AFTER, harm=lambda: cluster.take_away(leader)
+        )
         found = read_numbers(servers, TOPIC, list(partitions))
-        assert set(acknowledged) - found == set()
+        assert written.acknowledged - found == set()
         # The client went on: few writes failed, if any.
-        assert failed <= 2 * UNDER_WAY
+        assert written.failed <= 2 * UNDER_WAY
