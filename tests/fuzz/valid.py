@@ -70,7 +70,9 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "/console/query": {"outputs": "State.species", "rows": '{"Tap.pot": [1, 2]}'},
     "/console/why": {"feature": "State.species", "inputs": '{"Tap.pot": 1}', "at": "2024-01-01"},
     "/console/replay": {"name": "0-0", "row": '{"pot": 1}'},
-    "/console/preview": {"name": "0"},
+    "/console/preview": {"target": "roll_back", "name": "0"},
+    "/console/change": {"target": "roll_back", "name": "0"},
+    "/console/offline/cancel": {"name": "00000000-0000-0000-0000-000000000000"},
     "/console/tokens": {"account": "fuzz", "role": "nothing", "days": "1"},
     "/console/revoke": {"name": "fuzz"},
 }
@@ -184,6 +186,7 @@ def requests() -> tuple[Valid, ...]:
         _json("POST", f"{API}/branch/promote", {"source": "main", "message": "m"}, ON_BRANCH),
         Valid("GET", f"{API}/datasets"),
         Valid("GET", f"{API}/definition/Pots"),
+        Valid("GET", f"{API}/features?text=species&limit=5"),
         Valid("GET", f"{API}/xray?datasets=Pots&properties=name,tags"),
         Valid("GET", f"{API}/lineage"),
         Valid("GET", f"{API}/dataset/Pots/inspect?n=3&fields=pot,species"),

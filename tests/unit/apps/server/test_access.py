@@ -88,6 +88,57 @@ def test_only_a_valid_token_is_let_in(header: str | None) -> None:
         ready.admit(BY_TARGET["log"], Headers(**({} if header is None else {"authorization": header})))
 
 
+def test_who_was_admitted_is_looked_up_once_until_tokens_or_roles_change() -> None:
+    lists, log, headers = [AccessList(1, {})], BY_TARGET["log"], Headers(authorization="Bearer x")
+    made: Any = SimpleNamespace(list_now=lambda _known: lists[-1])
+    now = [1_000_000.0]
+    audit: Any = SimpleNamespace(refusals=lambda _counted: None)
+    ready = Gate(audit, made, clock=lambda: now[0])
+
+    def change(*grants: Grant, seconds: float = 60.0) -> None:
+        known = replace(owner(*grants), expires_at=datetime.fromtimestamp(now[0] + seconds, UTC))
+        lists.append(AccessList(len(lists) + 1, {digest_of("x"): known}))
+        ready.refresh()
+
+    change(Grant(modes=frozenset({Mode.WRITE_DATA}), branches=frozenset({"main"})))
+    first = ready.admit(log, headers)
+    assert ready.admit(log, headers) is first
+    for target, more in (("log", {"x-caraway-branch": "dev"}), ("sync", {})):
+        with pytest.raises(ForbiddenError):
+            ready.admit(BY_TARGET[target], Headers(authorization="Bearer x", **more))
+    change(Grant(modes=frozenset({Mode.READ_DATA})))
+    with pytest.raises(ForbiddenError):
+        ready.admit(log, headers)
+    change(Grant(modes=frozenset(Mode)), seconds=5.0)
+    ready.admit(log, headers)
+    now[0] += 5.0
+    with pytest.raises(UnauthenticatedError):
+        ready.admit(log, headers)
+
+
+def test_a_change_while_a_request_is_admitted_is_not_missed_by_the_next_one() -> None:
+    every = AccessList(1, {digest_of("x"): owner(Grant(modes=frozenset(Mode)))})
+    lists = [every]
+
+    class Changed(dict[bytes, TokenOwner]):
+        """The tokens, which are revoked just after a request has read them."""
+
+        def get(self, key: bytes, default: Any = None) -> Any:
+            found = super().get(key, default)
+            lists.append(AccessList(2, {}))
+            ready.refresh()
+            return found
+
+    made: Any = SimpleNamespace(list_now=lambda _known: lists[-1])
+    ready = Gate(NO_AUDIT, made, clock=lambda: 1_000_000.0)
+    lists[0] = replace(every, owners=Changed(every.owners))
+    ready.refresh()
+    headers = Headers(authorization="Bearer x")
+    ready.admit(BY_TARGET["log"], headers)
+    with pytest.raises(UnauthenticatedError):
+        ready.admit(BY_TARGET["log"], headers)
+
+
 def test_a_token_ends() -> None:
 
     end = datetime.fromtimestamp(1_000_000.0, UTC)

@@ -35,13 +35,14 @@ class AdminToken:
             )
         self._digest: bytes | None = digest_of(token)
 
-    def refresh(self) -> None:
-        """Read the file again; while it holds no token, nobody is the operator."""
+    def refresh(self) -> bool:
+        """Read the file again, and return whether the token has changed; without one, nobody is the operator."""
         try:
             token = _token_in(self._file)
         except OSError:
             token = ""
-        self._digest = digest_of(token) if len(token) >= LEAST_CHARACTERS else None
+        before, self._digest = self._digest, digest_of(token) if len(token) >= LEAST_CHARACTERS else None
+        return self._digest != before
 
     def is_shown(self, digest: bytes) -> bool:
         """Return whether a token with this digest is the operator's."""

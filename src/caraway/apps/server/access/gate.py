@@ -5,13 +5,14 @@ The gate checks modes only. Limits by tags are checked where the entities of a r
 """
 
 import asyncio
+import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from prometheus_client import Counter as Metric
@@ -44,6 +45,9 @@ BEARER, SESSION = "bearer", "session"
 JWT_DOTS = 2
 # The most callers of the provider that are kept; beyond it all are forgotten, and made again.
 MAX_PEOPLE = 10_000
+# The most admissions that are kept, beyond which all are forgotten, and the most characters of the token and the branch
+# of one. So they take some 20 MB at most.
+MAX_ADMISSIONS, MAX_ADMISSION = 5_000, 4_096
 NO_ROLE = (
     "account {account!r} is in no group that has a role here: whoever runs the server can give one of its groups a "
     "role (oidc.roles), and whoever runs the identity provider can put the account into such a group"
@@ -57,6 +61,13 @@ NOBODY_YET = (
 LONGEST = 500
 
 REFUSED = Metric("caraway_refused_counter", "Requests that were refused for want of a token or a right.", ["code"])
+
+
+class Admission(NamedTuple):
+    """The caller of a token, who may do what was asked for, and the time until which the token is valid."""
+
+    caller: Caller
+    until: float
 
 
 class Gate:
@@ -86,6 +97,10 @@ class Gate:
         self._people: dict[tuple[str, tuple[str, ...]], Caller] = {}
         self._people_number = 0
         self._known: AccessList | None = None
+        # The callers that were admitted, by the header with the token, the branch and the endpoint. Each change of the
+        # tokens or roles puts an empty dictionary here afterwards. A request that has read them before the change
+        # writes what it has found into the former dictionary, from which no later request reads.
+        self._admissions: dict[tuple[str, str, str], Admission] = {}
         self._refusals: Counter[tuple[Act, str]] = Counter()
         self._counting = threading.Lock()
         self._reading = threading.Lock()
@@ -117,8 +132,8 @@ class Gate:
         Raises:
             UnavailableError: Postgres doesn't answer; the tokens and roles that were read last stay valid.
         """
-        if self._admin is not None:
-            self._admin.refresh()
+        if self._admin is not None and self._admin.refresh():
+            self._admissions = {}
         if self._access is not None:
             self._read(self._access)
         self._write_refusals()
@@ -128,6 +143,8 @@ class Gate:
         with self._reading:
             before = self._known
             self._known = access.list_now(before)
+            if self._known is not before:
+                self._admissions = {}
         if before is None and not self._known.owners and self._admin is None:
             LOG.warning(NOBODY_YET)
 
@@ -168,10 +185,10 @@ class Gate:
     async def signed_in(self, headers: Headers) -> Caller:
         """Return the caller whose session the cookie of a request has. Raises `UnauthenticatedError` if none has."""
         try:
-            return self._caller(headers, page=True)
+            return self._caller(headers, page=True).caller
         except UnauthenticatedError:
             await self.catch_up()
-        return self._caller(headers, page=True)
+        return self._caller(headers, page=True).caller
 
     def admit(self, endpoint: Endpoint, headers: Headers) -> Caller:
         """Return the caller of a request to an endpoint.
@@ -191,8 +208,12 @@ class Gate:
         permission = endpoint.permission
         if self._access is None or permission.public:
             return ANYBODY
-        caller = self._caller(headers, page=endpoint.page is not None)
-        branch = branch_of(headers)
+        shown, branch = headers.get("authorization") or "", branch_of(headers)
+        admissions, key = self._admissions, (shown, branch, endpoint.target)
+        found = admissions.get(key)
+        if found is not None and self._clock() < found.until:
+            return found.caller
+        caller, until = self._caller(headers, page=endpoint.page is not None)
         if not caller.grants and caller.account.startswith(PREFIX):
             error = ForbiddenError(NO_ROLE.format(account=caller.account))
             self.refuse(caller, endpoint.target, branch, error)
@@ -204,6 +225,10 @@ class Gate:
             )
             self.refuse(caller, endpoint.target, branch, error)
             raise error
+        if len(shown) + len(branch) <= MAX_ADMISSION:
+            if len(admissions) >= MAX_ADMISSIONS:
+                admissions.clear()
+            admissions[key] = Admission(caller, until)
         return caller
 
     def refuse(self, caller: Caller, target: str, branch: str, error: CarawayError) -> None:
@@ -275,7 +300,7 @@ class Gate:
                 self._refusals = refusals
             raise
 
-    def _caller(self, headers: Headers, *, page: bool) -> Caller:
+    def _caller(self, headers: Headers, *, page: bool) -> Admission:
         scheme, _, shown = (headers.get("authorization") or "").partition(" ")
         if scheme.lower() != (SESSION if page else BEARER):
             raise UnauthenticatedError(
@@ -286,30 +311,35 @@ class Gate:
         if page:
             return self._of_session(digest)
         person = None if self.provider is None else self.provider.known(digest)
-        return self._of_token(digest) if person is None else self.caller_of(person.account, person.groups)
+        if person is None:
+            return self._of_token(digest)
+        return Admission(self.caller_of(person.account, person.groups), person.expires_at)
 
     def owner_of(self, token: str) -> Caller:
         """Return the caller whose token this is.
 
         Raises `UnauthenticatedError` if it isn't valid, and `UnavailableError` if the tokens haven't been read yet.
         """
-        return self._of_token(digest_of(token))
+        return self._of_token(digest_of(token)).caller
 
-    def _of_token(self, digest: bytes) -> Caller:
+    def _of_token(self, digest: bytes) -> Admission:
         if self._admin is not None and self._admin.is_shown(digest):
-            return OPERATOR
+            return Admission(OPERATOR, math.inf)
         owner = self._require_known().owners.get(digest)
-        if owner is None or (owner.expires_at is not None and owner.expires_at <= self._now()):
+        until = 0.0 if owner is None else _seconds(owner.expires_at)
+        if owner is None or until <= self._clock():
             raise UnauthenticatedError("the token isn't valid: it is unknown, was revoked or has expired")
-        return owner.caller
+        return Admission(owner.caller, until)
 
-    def _of_session(self, digest: bytes) -> Caller:
+    def _of_session(self, digest: bytes) -> Admission:
         session = self._require_known().sessions.get(digest)
-        if session is None or session.expires_at <= self._now():
+        until = 0.0 if session is None else _seconds(session.expires_at)
+        if session is None or until <= self._clock():
             raise UnauthenticatedError("the session has ended; sign in again")
         if session.token_digest is not None:
-            return self._of_token(session.token_digest)
-        return self.caller_of(session.account, session.groups)
+            owner = self._of_token(session.token_digest)
+            return Admission(owner.caller, min(until, owner.until))
+        return Admission(self.caller_of(session.account, session.groups), until)
 
     def caller_of(self, account: str, groups: tuple[str, ...]) -> Caller:
         """Return the caller of an account of the identity provider, without grants if no group of it has a role.
@@ -335,8 +365,9 @@ class Gate:
             raise UnavailableError(f"the server doesn't know the tokens yet: postgres {self._watch.problem()}")
         return self._known
 
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock(), UTC)
+
+def _seconds(at: datetime | None) -> float:
+    return math.inf if at is None else at.timestamp()
 
 
 def _act(caller: Caller, target: str, branch: str, detail: str) -> Act:

@@ -27,6 +27,8 @@ MAX_CHECKED = 10_000
 MAX_GRAPHS = 100
 # The most combinations of grants and branch for which the readable part of a graph is kept; there are few roles.
 MAX_READABLE = 50
+# The most callers of which the part of a served graph that they may query is kept.
+MAX_SEEN = 1_000
 
 NO_TAGS = frozenset[str]()
 # The full name of an entity, and its tags.
@@ -37,8 +39,9 @@ Tagged = tuple[str, Collection[str]]
 class Tags:
     """The tags of a graph's entities, the query plans that callers were found to be permitted, and what they may see.
 
-    Plans and callers are compared by `id`, which is quick. The entries hold both objects, so that no new object can get
-    the `id` of a freed one.
+    `seen` has, for each caller and branch, the served graph and its part that the caller may query. Plans and callers
+    are compared by `id`, which is quick. The entries hold both objects, so that no new object can get the `id` of a
+    freed one.
     """
 
     entities: Mapping[str, frozenset[str]]
@@ -46,6 +49,7 @@ class Tags:
     extractors: Mapping[str, frozenset[str]]
     checked: dict[tuple[int, int, str], tuple[CompiledPlan, Caller]] = field(default_factory=dict)
     readable: dict[tuple[tuple[Grant, ...], str], Graph] = field(default_factory=dict)
+    seen: dict[tuple[int, str], tuple[Caller, ServedGraph, ServedGraph]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> "Tags":
@@ -125,7 +129,15 @@ class AccessLimits:
         caller = request.caller
         if caller.may_all(Mode.READ_DATA, request.branch):
             return served
-        return replace(served, queries=LimitedQueries(served.queries, self.tags(served), caller, request.branch))
+        tags, key = self.tags(served), (id(caller), request.branch)
+        found = tags.seen.get(key)
+        if found is not None and found[1] is served:
+            return found[2]
+        if len(tags.seen) >= MAX_SEEN:
+            tags.seen.clear()
+        limited = replace(served, queries=LimitedQueries(served.queries, tags, caller, request.branch))
+        tags.seen[key] = (caller, served, limited)
+        return limited
 
     def check_log(self, request: Request[Any, Any], served: ServedGraph, endpoint: Endpoint) -> None:
         """Check that the caller may write to the datasets that an endpoint feeds in the request's branch.
