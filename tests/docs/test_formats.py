@@ -6,7 +6,7 @@ import pytest
 
 from tests.markdown import DOCS, blocks, dead_links, run_page
 
-PAGES = [DOCS / f"{name}.md" for name in ("inside/records", "inside/revisions", "inside/index_layout", "guides/why")]
+PAGES = [DOCS / f"{name}.md" for name in ("inside/records", "inside/rocksdb_index", "guides/why")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * The state of the operators whose output for a record depends on the adjacent record of its key in event time (docs/inside/revisions.md): changes of a
+ * The state of the operators whose output for a record depends on the adjacent record of its key in event time (docs/inside/records.md): changes of a
  * table, dedup, first.
  *
  * <p>A record that arrives can change the output for itself, and for the record whose adjacent row it is; nothing else.

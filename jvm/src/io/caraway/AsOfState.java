@@ -6,7 +6,7 @@ import java.util.Deque;
 import java.util.List;
 import java.util.function.Consumer;
 
-/** The as-of join of the rows of one join key (docs/inside/revisions.md): both sides in order of time, and the output for each arrival. */
+/** The as-of join of the rows of one join key (docs/inside/records.md): both sides in order of time, and the output for each arrival. */
 final class AsOfState {
   /**
    * The parameters of a join.

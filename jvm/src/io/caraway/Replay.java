@@ -38,7 +38,7 @@ final class Replay {
   }
 
   // The most matches that are retracted for a row, since each costs a record. A row that more versions could have matched keeps a small risk
-  // (docs/inside/revisions.md).
+  // (docs/inside/records.md).
   private static final int MOST = 100;
 
   private final long before;

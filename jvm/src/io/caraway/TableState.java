@@ -10,7 +10,7 @@ import java.util.TreeSet;
 import java.util.function.Consumer;
 
 /**
- * The join of two tables at the times at which the right side changes (docs/inside/revisions.md). {@link AsOfState} joins at the times at which the left
+ * The join of two tables at the times at which the right side changes (docs/inside/records.md). {@link AsOfState} joins at the times at which the left
  * side changes.
  *
  * <p>Left records are made of versions by {@link AdjacentRowState.Kind#TABLE}: a put where a version begins and a delete where it ends, each under

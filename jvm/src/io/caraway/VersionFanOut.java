@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /**
  * The fan-out of a key's versions to all join keys under which the key has ever stood, in any revision.
  *
- * <p>So each of these join keys knows the whole timeline of the key, and ranks grow with it (docs/inside/revisions.md). If a join key received only the
+ * <p>So each of these join keys knows the whole timeline of the key, and ranks grow with it (docs/inside/records.md). If a join key received only the
  * versions that stand under it, it could have received a nearer version in a failed attempt that the next attempt never sends there.
  *
  * @param versions the versions of the key, as {@link AdjacentRowState} stores them

@@ -75,7 +75,7 @@ final class AdjacentRowsTest {
     while (last > 0 && steps[last - 1] != Kind.CHANGES.ordinal()) {
       last--;
     }
-    // The ends of a changelog move in time, in another way if groups arrive in another order, so no crash is tried then (docs/inside/revisions.md, limits).
+    // The ends of a changelog move in time, in another way if groups arrive in another order, so no crash is tried then (docs/inside/records.md, limits).
     boolean joined = Arrays.stream(steps, 0, last).anyMatch(step -> step == JOIN);
     boolean moves = joined || random.nextBoolean();
     Chain chain = new Chain(steps, table && random.nextBoolean(), random.nextInt(3) > 0, moves, joined ? 0 : last);

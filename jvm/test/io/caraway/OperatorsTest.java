@@ -451,7 +451,7 @@ public final class OperatorsTest {
     check(leftPages.bytes() > 1_000 * 50, "rows within the horizon are gone");
   }
 
-  /** Returns for each identity the record that replaces all others (docs/inside/revisions.md). */
+  /** Returns for each identity the record that replaces all others (docs/inside/records.md). */
   private static List<Version> newest(List<Version> versions) {
     Map<String, Version> held = new HashMap<>();
     for (Version version : versions) {

@@ -59,7 +59,7 @@ HEARTBEATS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
 # The metrics of a job, by the names that they have in the label `metric`. `running` and `starts` come from the job's
-# row in Postgres, the others from the progress that its engine reports there (docs/inside/engine.md).
+# row in Postgres, the others from the progress that its engine reports there (docs/inside/jobs.md).
 JOB_METRICS = frozenset(
     {
         "running",

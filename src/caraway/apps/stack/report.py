@@ -42,7 +42,7 @@ class PartReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a job (docs/inside/engine.md); a figure that its engine doesn't know yet is None."""
+    """The progress of a job (docs/inside/jobs.md); a figure that its engine doesn't know yet is None."""
 
     phase: str = ""
     lag_records: int | None = None

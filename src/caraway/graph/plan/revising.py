@@ -1,4 +1,4 @@
-"""The steps that may retract records that they have sent (docs/inside/revisions.md)."""
+"""The steps that may retract records that they have sent (docs/inside/records.md)."""
 
 from collections.abc import Mapping
 

@@ -9,7 +9,7 @@ from caraway.graph.plan.model import GraphPlan, JobMode, JobPlan
 from caraway.graph.trees import parents
 
 # How many records of a backlog a job reads in a second: with steps that keep no state, with such that do, and in
-# Python. The rates are lower than those that docs/inside/spark.md measures on two cores, since other jobs run at the
+# Python. The rates are lower than those that docs/inside/jobs.md measures on two cores, since other jobs run at the
 # same time.
 PLAIN_RATE = 100_000
 STATEFUL_RATE = 25_000

@@ -1,4 +1,4 @@
-"""The keys of the index: bytes in the order in which entries are read (docs/inside/index_layout.md)."""
+"""The keys of the index: bytes in the order in which entries are read (docs/inside/rocksdb_index.md)."""
 
 import struct
 

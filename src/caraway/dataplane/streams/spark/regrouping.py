@@ -1,7 +1,7 @@
 """The joins of a job whose columns decide to which group, or to which key of the output, a row goes.
 
 A failed attempt may have joined a row with another match, and so sent it to another group. In the first batch after a
-restart such a join therefore retracts the row with each match that it may have had (docs/inside/revisions.md, "After a
+restart such a join therefore retracts the row with each match that it may have had (docs/inside/records.md, "After a
 restart").
 """
 

@@ -1,4 +1,4 @@
-"""The Spark session of an engine, with settings that were measured (docs/inside/spark.md) and a small JVM."""
+"""The Spark session of an engine, with settings that were measured (docs/inside/jobs.md) and a small JVM."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ _DIRECT_MEMORY = "128m"
 _ROCKSDB_MB = "160"
 # The time that a job in micro-batches waits before it polls Kafka again after it found no new records. With Spark's own
 # 10 ms an idle job and its broker take 12% of a core; with this value they take 2.6%, and rows after a pause are read
-# at most 0.1 s later (docs/inside/streaming.md). Jobs in real-time mode don't poll in this way.
+# at most 0.1 s later (docs/inside/jobs.md). Jobs in real-time mode don't poll in this way.
 _POLLING_DELAY = "100ms"
 _LOCAL_SHUFFLE = "io.caraway.shuffle.LocalShuffle"
 _REMOTE_SHUFFLE = "io.caraway.shuffle.EventDrivenShuffle"
@@ -127,7 +127,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # Spark's own shuffle of real-time mode holds rows for 50 ms by default, which each stateful step would add to a
         # row's way. If it looks for rows once in a millisecond instead, each stateful step takes 1% of a core without
         # any rows. These classes hand a row on when it comes, `LocalShuffle` without any sockets
-        # (docs/inside/spark.md).
+        # (docs/inside/jobs.md).
         "spark.shuffle.manager.incremental": _LOCAL_SHUFFLE if settings.local else _REMOTE_SHUFFLE,
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "10000",
         "spark.sql.streaming.pollingDelay": _POLLING_DELAY,

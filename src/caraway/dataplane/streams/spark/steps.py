@@ -1,4 +1,4 @@
-"""The compilation of operator trees to streams; docs/inside/revisions.md says how each step treats op, id and rev."""
+"""The compilation of operator trees to streams; docs/inside/records.md says how each step treats op, id and rev."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
