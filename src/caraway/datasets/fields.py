@@ -32,7 +32,7 @@ class FieldMarker:
     ) -> Any:
         """Attach metadata to the field.
 
-        `drift` has the thresholds from which a change of the field's values is an alarm (docs/guides/drift.md). With
+        `drift` has the thresholds from which a change of the field's values is an alarm (docs/guides/monitoring.md). With
         it, the dataset is profiled.
 
         Raises:

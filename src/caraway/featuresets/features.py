@@ -72,7 +72,7 @@ class Feature:
     ) -> Any:
         """Attach metadata.
 
-        `drift` has the thresholds from which a change of the feature's values is an alarm (docs/guides/drift.md).
+        `drift` has the thresholds from which a change of the feature's values is an alarm (docs/guides/monitoring.md).
 
         Raises:
             DefinitionError: The owner isn't an email address, or a threshold is negative.

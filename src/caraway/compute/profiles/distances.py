@@ -2,7 +2,7 @@
 
 Each function returns the distance as it is estimated, and `at_least`: if both profiles are samples of the same
 distribution, it is above zero with a probability of at most `doubt`. The bounds of sketches are such that this holds
-for all of them as well (docs/guides/drift.md).
+for all of them as well (docs/guides/monitoring.md).
 """
 
 import math

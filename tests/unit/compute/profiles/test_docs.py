@@ -9,7 +9,7 @@ from caraway.graph.drift import Drift
 from caraway.process.settings.monitoring import DriftSettings
 from tests.markdown import DOCS, dead_links, run_page
 
-PAGE = DOCS / "guides" / "drift.md"
+PAGE = DOCS / "guides" / "monitoring.md"
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The handlers of drift: how served features compare with a reference, and its setting (docs/guides/drift.md).
+"""The handlers of drift: how served features compare with a reference, and its setting (docs/guides/monitoring.md).
 
 A caller sees the features of the branch that they may read. References change what is an alarm for everybody, so
 setting one needs the mode that definitions need.

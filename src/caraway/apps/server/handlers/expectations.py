@@ -1,4 +1,4 @@
-"""The handler that shows how many rows of datasets are as expected (docs/guides/quality.md).
+"""The handler that shows how many rows of datasets are as expected (docs/guides/monitoring.md).
 
 A caller sees the datasets of the branch that they may read. Samples have the fields that they may read.
 """

@@ -1,4 +1,4 @@
-"""The handler that shows how served features compare with the same features computed again (docs/guides/skew.md).
+"""The handler that shows how served features compare with the same features computed again (docs/guides/monitoring.md).
 
 A caller sees the features of the branch that they may read. Samples have values of features, and no inputs.
 """
