@@ -32,8 +32,8 @@ class FieldMarker:
     ) -> Any:
         """Attach metadata to the field.
 
-        `drift` has the thresholds from which a change of the field's values is an alarm (docs/guides/monitoring.md). With
-        it, the dataset is profiled.
+        `drift` has the thresholds from which a change of the field's values is an alarm
+        (docs/guides/monitoring.md). With it, the dataset is profiled.
 
         Raises:
             DefinitionError: The owner isn't an email address, `deprecated` or `deleted` is true, or a threshold is

@@ -73,8 +73,8 @@ def _check_drift(drift: Drift) -> None:
 class meta:  # noqa: N801 (a decorator)
     """Attach owner, description, tags and flags to a dataset, pipeline, featureset or extractor.
 
-    `drift` has the thresholds of a featureset's features; features may have their own (docs/guides/monitoring.md). A dataset
-    with `drift` is profiled, and its fields may have their own.
+    `drift` has the thresholds of a featureset's features; features may have their own (docs/guides/monitoring.md).
+    A dataset with `drift` is profiled, and its fields may have their own.
     """
 
     def __init__(
