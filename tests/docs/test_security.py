@@ -120,7 +120,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "tests/unit/deploy/test_board.py::test_no_container_runs_as_root_or_with_a_password_that_everybody_knows",
     ),
     "L15 Delta prefixes": (f"{SERVER}/test_reach.py::test_a_prefix_leads_out_of_no_bucket_and_no_folder",),
-    "L16 connections held by strangers": ("A stranger who opens connections",),
+    "L16 connections held by strangers": (
+        "tests/unit/apps/server/test_connections.py::test_a_stranger_who_holds_connections_keeps_nobody_from_answers",
+        "tests/unit/apps/server/test_connections.py::test_strangers_of_many_addresses_keep_nobody_from_answers",
+    ),
     "L17 a key that wasn't written": ("tests/faults/test_power.py::test_the_keys_of_secrets_survive",),
     "L18 calls that nobody thought of": (
         "tests/unit/process/confinement/test_seccomp.py::test_no_call_is_allowed_that_no_table_has",

@@ -12,7 +12,7 @@ from caraway.apps.server.access.sites import Sites
 from caraway.apps.server.app import App, RequestBounds
 from caraway.apps.server.http.arrival import Proxies
 from caraway.apps.server.http.endpoints import Router
-from caraway.apps.server.serving import SWITCH_INTERVAL_S, http_server, serve
+from caraway.apps.server.serving import SWITCH_INTERVAL_S, bound_of, http_server, serve
 from caraway.apps.server.surface import endpoints
 from caraway.apps.server.wiring import deploy
 from caraway.apps.server.workers import supervisor
@@ -40,13 +40,16 @@ def run(settings: Settings) -> None:
     deployment = deploy(settings)
     server = settings.server
     port = port_of(server)
+    proxies = Proxies(server.trusted_proxies)
+    connections = bound_of(server, port, proxies)
     app = App(
         Router(endpoints(deployment)),
         deployment.accounts.gate,
         RequestBounds.of(server),
         sites=Sites(server),
         tracer=deployment.tracer,
-        proxies=Proxies(server.trusted_proxies),
+        proxies=proxies,
+        connections=connections,
     )
     http = http_server(
         app,
@@ -58,7 +61,7 @@ def run(settings: Settings) -> None:
     )
     _log_start(settings, port)
     try:
-        uvloop.run(serve(http, deployment.parts.start))
+        uvloop.run(serve(http, deployment.parts.start, connections=connections))
     finally:
         deployment.parts.stop()
         LOG.info("stopped")

@@ -15,6 +15,7 @@ from caraway.apps.server.access.sites import Sites, check_media_type
 from caraway.apps.server.http.arrival import Proxies
 from caraway.apps.server.http.body import read_body
 from caraway.apps.server.http.budget import Budget, Hold
+from caraway.apps.server.http.connections import Connections
 from caraway.apps.server.http.encoding import encoded
 from caraway.apps.server.http.endpoints import Endpoint, Page, Router
 from caraway.apps.server.http.errors import (
@@ -87,6 +88,7 @@ class App:
         sites: Sites | None,
         tracer: Tracer | None = None,
         proxies: Proxies | None = None,
+        connections: Connections | None = None,
     ) -> None:
         """Answer requests that `gate` admits through the handlers that `router` finds.
 
@@ -97,7 +99,9 @@ class App:
             sites: Refuses requests of other sites' web pages; None if another process has checked them already.
             tracer: Decides which requests are traced; None: none are.
             proxies: The proxies whose word on the way of a request is believed; None: nobody's is.
+            connections: Learns on which connections callers have shown valid tokens; None: they have no bound.
         """
+        self._connections = connections
         self._router = router
         self._gate = gate
         self._tracer = tracer
@@ -121,6 +125,7 @@ class App:
                 self._sites.check(endpoint, headers)
             # The gate comes before the body is read: a caller who isn't admitted must not fill the memory with bodies.
             caller = await self._gate.let_in(endpoint, headers)
+            self._note_known(scope.client, caller)
             if endpoint.takes_body:
                 check_media_type(endpoint, headers)
             # A probe isn't counted against the limits of a caller (`Shares`), because a load balancer must learn the
@@ -157,6 +162,11 @@ class App:
                 TRACE.set(None)
                 trace.end(response.status, target, request_id)
         metrics.REQUESTS.count(target, response.status, time.perf_counter() - started)
+
+    def _note_known(self, client: str, caller: Caller) -> None:
+        """Note that a connection is one of a caller who has shown a valid token."""
+        if self._connections is not None and caller.token_id:
+            self._connections.know(client)
 
     @staticmethod
     def _begin_trace(tracer: Tracer, headers: Headers) -> Trace | None:

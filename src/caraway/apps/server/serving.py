@@ -14,7 +14,10 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from caraway.apps.server.app import App
+from caraway.apps.server.http.arrival import Proxies
+from caraway.apps.server.http.connections import Connections
 from caraway.apps.server.stalls import StallWatch, other_threads
+from caraway.process.settings.server import ServerSettings
 
 LOG = structlog.get_logger(__name__)
 
@@ -64,6 +67,22 @@ def raise_file_limit() -> int:
     return wanted
 
 
+def possible_connections(wanted: int) -> int:
+    """Return how many connections may be open of those that are wanted, given the files that the system allows."""
+    files = raise_file_limit()
+    possible = max(files - OWN_FILES, files // 2)
+    if possible < wanted:
+        LOG.info("fewer connections are possible than server.connections asks for", files=files, connections=possible)
+    return min(wanted, possible)
+
+
+def bound_of(settings: ServerSettings, port: int, proxies: Proxies) -> Connections | None:
+    """Return the bound on the connections of strangers; None if the server asks for no tokens."""
+    if not settings.tokens:
+        return None
+    return Connections(port, possible_connections(settings.connections), believes=proxies.believes)
+
+
 def http_server(
     app: App,
     host: str,
@@ -86,10 +105,6 @@ def http_server(
         certificate: The certificate of the server, in PEM; None: it speaks no TLS.
         key: The key of the certificate.
     """
-    files = raise_file_limit()
-    possible = max(files - OWN_FILES, files // 2)
-    if possible < connections:
-        LOG.info("fewer connections are possible than server.connections asks for", files=files, connections=possible)
     return Server(
         app,
         address=host,
@@ -100,7 +115,7 @@ def http_server(
         websockets=False,
         backlog=BACKLOG,
         # granian accepts no more connections than this number, so it bounds connections and not requests.
-        backpressure=min(connections, possible),
+        backpressure=possible_connections(connections),
         http1_settings=HTTP1Settings(header_read_timeout=IDLE_MS, max_buffer_size=MAX_HEAD_BYTES),
         log_enabled=False,
         ssl_cert=certificate,
@@ -109,10 +124,13 @@ def http_server(
     )
 
 
-async def serve(server: Server, start: Callable[[], None], *, end_s: float = END_S) -> None:
+async def serve(
+    server: Server, start: Callable[[], None], *, end_s: float = END_S, connections: Connections | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT, then let requests under way finish; `start` starts what is behind the server.
 
-    The process ends itself `end_s` seconds after the signal, if anything hangs.
+    Meanwhile `connections` bounds those of strangers, if it is given. The process ends itself `end_s` seconds after the
+    signal, if anything hangs.
 
     Raises `OSError` if the address can't be listened on.
     """
@@ -123,6 +141,8 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
     start()
     watch = StallWatch()
     watch.start()
+    if connections is not None:
+        connections.start()
     serving = loop.create_task(server.serve())
     stopping = loop.create_task(stop.wait())
     # The HTTP server's first step creates the tasks by which it works; those of requests come later.
@@ -135,6 +155,8 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
         serving.result()
         raise RuntimeError("the HTTP server ended by itself")
     watch.stop()
+    if connections is not None:
+        connections.stop(0)
     LOG.info("stopping")
     _end_in_any_case(end_s)
     server.stop()  # type: ignore[no-untyped-call]

@@ -14,14 +14,21 @@ from caraway.apps.stack import ports
 
 
 @contextmanager
-def serving(app: App, *, certificate: Path | None = None, key: Path | None = None) -> Iterator[int]:
+def serving(
+    app: App,
+    *,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    port: int | None = None,
+    limit: int = 16_384,
+) -> Iterator[int]:
     """Serve an application until the block ends; yield the port."""
-    chosen = ports.choose()
+    chosen = ports.choose() if port is None else port
     ready, stop = threading.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def run() -> None:
-        server = http_server(app, "127.0.0.1", chosen, connections=16_384, certificate=certificate, key=key)
+        server = http_server(app, "127.0.0.1", chosen, connections=limit, certificate=certificate, key=key)
         serving = asyncio.create_task(server.serve())
         loops.append(asyncio.get_running_loop())
         while True:

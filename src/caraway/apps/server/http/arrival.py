@@ -69,7 +69,7 @@ class Proxies:
     def note(self, request: RsgiScope) -> None:
         """Keep the way of a request for `arrival`, for the rest of its task."""
         by_tls, peer = request.scheme == HTTPS, _address_of(request.client)
-        if self._none or not self._trusts(peer):
+        if self._none or not self.believes(peer):
             _ARRIVAL.set(Arrival(by_tls, peer))
             return
         steps = _forwarded(request.headers) or _x_forwarded(request.headers)
@@ -84,12 +84,13 @@ class Proxies:
             if not (named := _address_of(step.get("for", ""))):
                 break
             address = named
-            if self._everybody or not self._trusts(address):
+            if self._everybody or not self.believes(address):
                 break
         scheme = nearest.get("proto", "").lower()
         _ARRIVAL.set(Arrival(scheme == HTTPS if scheme else by_tls, address, nearest.get("host") or None))
 
-    def _trusts(self, address: str) -> bool:
+    def believes(self, address: str) -> bool:
+        """Return whether an address is that of a proxy that is believed."""
         if self._everybody:
             return True
         try:

@@ -16,7 +16,7 @@ from caraway.apps.server.access.sites import Sites
 from caraway.apps.server.app import App, RequestBounds
 from caraway.apps.server.http.arrival import Proxies
 from caraway.apps.server.http.endpoints import Router
-from caraway.apps.server.serving import SWITCH_INTERVAL_S, http_server, serve
+from caraway.apps.server.serving import SWITCH_INTERVAL_S, bound_of, http_server, serve
 from caraway.apps.server.surface import endpoints
 from caraway.apps.server.wiring import deploy
 from caraway.apps.server.workers.forwarding import Forwarder
@@ -64,13 +64,16 @@ def read(settings: Settings, folder: Path, number: int, host: str, port: int) ->
     reading = ReaderParts(settings, folder, number)
     forwarder = Forwarder(folder / SOCKET, changes_of(folder))
     bounds = RequestBounds.of(settings.server)
+    proxies = Proxies(settings.server.trusted_proxies)
+    connections = bound_of(settings.server, port, proxies)
     app = App(
         ReaderRouter(reading, forwarder),
         reading.gate,
         bounds,
         sites=Sites(settings.server),
         tracer=reading.tracer,
-        proxies=Proxies(settings.server.trusted_proxies),
+        proxies=proxies,
+        connections=connections,
     )
     server = http_server(
         app,
@@ -81,7 +84,7 @@ def read(settings: Settings, folder: Path, number: int, host: str, port: int) ->
         key=settings.server.key_file,
     )
     try:
-        uvloop.run(serve(server, reading.start, end_s=END_S))
+        uvloop.run(serve(server, reading.start, end_s=END_S, connections=connections))
     finally:
         reading.stop()
 

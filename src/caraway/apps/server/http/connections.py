@@ -1,0 +1,155 @@
+"""A bound on the connections of strangers, who haven't shown a valid token on them.
+
+The HTTP server takes so many connections and no more, and tells nobody of one before its first request. So this part
+looks at the process's own sockets now and then, and ends connections of strangers, the oldest first: of an address that
+has many of them, and of all addresses if they are half of what the server takes. A connection on which a caller has
+shown a valid token once isn't ended, and the rest is kept for those who connect to show one, and for probes of health.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from caraway.process.recurring import Recurring
+
+LOG = structlog.get_logger(__name__)
+
+# The share of the connections that strangers of one address may have, and that of all strangers together.
+ADDRESS_PART, STRANGERS_PART = 16, 2
+# The seconds between two looks, and after a look that has ended connections. To hold all connections in spite of that,
+# a stranger must open half of them within the shorter time: 82,000 a second with the default of 16,384.
+LOOK_S, SOON_S = 0.5, 0.1
+# The seconds between two lines in the log.
+TOLD_S = 60.0
+# The names of the files of this process, which are the numbers of its descriptors.
+DESCRIPTORS = Path("/dev/fd")
+
+# A client as the HTTP server names it: "127.0.0.1:47011", "[::1]:47011".
+Client = str
+
+
+class Connections(Recurring):
+    """The connections to one port of this process."""
+
+    def __init__(
+        self,
+        port: int,
+        limit: int,
+        *,
+        believes: Callable[[str], bool] = lambda _: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare; `start` begins to look.
+
+        Args:
+            port: The port.
+            limit: How many connections the server takes.
+            believes: Returns whether an address is that of a proxy, whose connections are of many callers.
+            clock: Returns the time in seconds.
+        """
+        super().__init__("connections", self._look, self._pause_s)
+        self._port = port
+        self._of_address, self._of_strangers = max(1, limit // ADDRESS_PART), max(1, limit // STRANGERS_PART)
+        self._believes = believes
+        self._clock = clock
+        self._known: set[Client] = set()
+        # Those that have become known since the last look began, which may not have seen them.
+        self._new: set[Client] = set()
+        # When a connection of a stranger was seen first.
+        self._strangers: dict[Client, float] = {}
+        self._ended_at = self._told_at = float("-inf")
+        self._untold = 0
+
+    def know(self, client: Client) -> None:
+        """Note that a caller has shown a valid token on a connection. May be called by any thread."""
+        self._new.add(client)
+
+    def _look(self) -> None:
+        new, self._new = self._new, set()
+        there = dict(self._there([path.name for path in DESCRIPTORS.iterdir()]))
+        known = self._known = (self._known & there.keys()) | new
+        now = self._clock()
+        self._strangers = {
+            client: self._strangers.get(client, now)
+            for client in there
+            if client not in known and not self._believes(address_of(client))
+        }
+        ended = self._surplus()
+        for client in ended:
+            _end(client, there[client])
+        if ended:
+            self._tell(len(ended), now)
+
+    def _surplus(self) -> list[Client]:
+        """Return the connections that are to be ended."""
+        by_address: dict[str, list[Client]] = {}
+        for client in sorted(self._strangers, key=self._strangers.__getitem__):
+            by_address.setdefault(address_of(client), []).append(client)
+        ended = [client for found in by_address.values() for client in found[: -self._of_address]]
+        gone = frozenset(ended)
+        left = [client for client in sorted(self._strangers, key=self._strangers.__getitem__) if client not in gone]
+        return ended + left[: max(0, len(left) - self._of_strangers)]
+
+    def _tell(self, ended: int, now: float) -> None:
+        self._ended_at, self._untold = now, self._untold + ended
+        if now >= self._told_at + TOLD_S:
+            LOG.warning(
+                "connections of callers without a token were ended",
+                ended=self._untold,
+                most_of_address=self._of_address,
+                most=self._of_strangers,
+            )
+            self._told_at, self._untold = now, 0
+
+    def _pause_s(self) -> float:
+        return SOON_S if self._clock() < self._ended_at + LOOK_S else LOOK_S
+
+    def _there(self, names: list[str]) -> Iterator[tuple[Client, int]]:
+        """Yield the clients that are connected to the port, with the numbers of their descriptors."""
+        for name in names:
+            client = _client_of(int(name), self._port)
+            if client is not None:
+                yield client, int(name)
+
+
+def address_of(client: Client) -> str:
+    """Return the address of a client without its port."""
+    return client.rpartition(":")[0].strip("[]")
+
+
+def _client_of(descriptor: int, port: int) -> Client | None:
+    """Return the client at the other end of a descriptor; None if it is no connection to this port."""
+    try:
+        # The family and type are only for Python's own use, which asks the system for them otherwise.
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
+    except OSError:
+        return None
+    try:
+        return _client(connection, port)
+    finally:
+        # The descriptor isn't this object's.
+        connection.detach()
+
+
+def _client(connection: socket.socket, port: int) -> Client | None:
+    with suppress(OSError):
+        here = connection.getsockname()
+        if isinstance(here, tuple) and here[1] == port:
+            host, number, *_ = connection.getpeername()
+            return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+    return None
+
+
+def _end(client: Client, descriptor: int) -> None:
+    """End a connection, unless its descriptor has become another file's meanwhile."""
+    with suppress(OSError):
+        own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=os.dup(descriptor))
+        with own:
+            if _client(own, own.getsockname()[1]) == client:
+                # The HTTP server closes a connection whose client has ended it.
+                own.shutdown(socket.SHUT_RDWR)
