@@ -102,9 +102,9 @@ def test_rows_are_logged_looked_up_and_queried(server: ServerProcess, branch: Cl
 
     expected = "found,plant,height\ntrue,1,30\ntrue,2,40\ntrue,7,1\ntrue,8,9\n"
     eventually(lambda: heights() == expected, lambda: f"{heights()}{server.said()}")
-    one = caraway(server, "lookup", "Plants", "--key", "plant=1", "--json")
+    one = caraway(server, "lookup", "Plants", "--with", "plant=1", "--json")
     assert json.loads(one.stdout)["height"] == [30]
-    missing = caraway(server, "lookup", "Plants", "--key", "plant=99")
+    missing = caraway(server, "lookup", "Plants", "--with", "plant=99")
     assert (missing.exit_code, "false" in missing.stdout) == (1, True)
     stdin = caraway(server, "query", "State.answer", "-o", "csv", given='{"Tap.pot": 1}\n', branch="main")
     assert stdin.stdout == "State.answer\n42\n"
@@ -144,9 +144,9 @@ def test_a_refused_row_is_listed_shown_and_replayed_once(server: ServerProcess, 
     # The topic has one record of that plant, whatever else was replayed.
     topic = newest_topic(server)
     assert len(records(kafka, topic)) == 1
-    found = caraway(server, "lookup", "Plants", "--key", "plant=50", "-o", "csv", "--field", "height")
+    found = caraway(server, "lookup", "Plants", "--with", "plant=50", "-o", "csv", "--field", "height")
     eventually(
-        lambda: "true,50,2.5" in caraway(server, "lookup", "Plants", "--key", "plant=50", "-o", "csv").stdout,
+        lambda: "true,50,2.5" in caraway(server, "lookup", "Plants", "--with", "plant=50", "-o", "csv").stdout,
         lambda: found.output + server.said(),
     )
 
@@ -181,7 +181,7 @@ def test_rows_of_erased_keys_are_no_longer_shown_and_the_answer_says_what_stays(
     caraway(server, "log", "greenhouse", "plants", json.dumps([plant(600, "secret")]))
     known = told(server, "dead-letters", "list", "--dataset", "Plants")["dead_letters"]
     (letter,) = [each for each in known if told(server, "dead-letters", "show", each["id"])["row"]["plant"] == 600]
-    erased = caraway(server, "erase", "Plants", "--key", "plant=600")
+    erased = caraway(server, "erase", "Plants", "--with", "plant=600")
     assert erased.exit_code == 0, erased.output
     assert "clear text stays in" in erased.stderr
     (described,) = told(server, "describe", "Plants")["definitions"]

@@ -96,7 +96,7 @@ def test_nobody_finds_a_value(server: ServerProcess, database: str) -> None:
     assert "signing-key" in [secret["name"] for secret in json.loads(listed.stdout)["secrets"]]
 
     told = [kept.output, listed.output, run.invoke(app, ["secrets", "list", *at]).output]
-    told += [run.invoke(app, ["explain", "query", "Signed.length", "--given", '{"Signed.number": [1]}', *at]).output]
+    told += [run.invoke(app, ["explain", "query", "Signed.length", "--input", '{"Signed.number": [1]}', *at]).output]
     told += [server.http.get(path).text for path in ("/status", "/metrics", "/branch/log", "/ledger", "/secrets")]
     told += [content_of(database), server.log_file.read_text()]
     assert "signing-key" in told[-2]

@@ -1,8 +1,5 @@
 """`caraway erase`: remove all rows of some keys, for the past and to come."""
 
-import csv
-import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +8,7 @@ from rich.markup import escape
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import err, out, plain_table
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
-from caraway.apps.cli.rows import of_options
+from caraway.apps.cli.rows import InputOption, WithOption, of_options, read_rows
 from caraway.errors import InvalidInputError
 
 # The most keys in one request: the server refuses a request with more, so more keys are sent in several requests.
@@ -22,13 +19,8 @@ AT_ONCE = 10_000
 def erase(
     dataset: Annotated[str, typer.Argument(help="The dataset.", metavar="DATASET")],
     *,
-    key: Annotated[
-        list[str] | None,
-        typer.Option("--key", "-k", metavar="COLUMN=VALUE", help="A part of the key; one for each erase key."),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option(help="Keys, a row each: CSV with a line of names, or JSON, a list of objects.")
-    ] = None,
+    given: WithOption = None,
+    keys: InputOption = None,
     downstream: Annotated[
         bool | None,
         typer.Option(
@@ -53,9 +45,9 @@ def erase(
         path = f"/dataset/{dataset}/erasures"
         _show(ask("GET", path, server=server), as_json=as_json)
         return
-    rows = [*([of_options(key, "--key")] if key else []), *([] if file is None else _of_file(file))]
+    rows = [*([of_options(given)] if given else []), *([] if keys is None else read_rows(keys, None))]
     if not rows:
-        raise InvalidInputError("give the keys: --key column=value, or --file")
+        raise InvalidInputError("give the keys: --with column=value, or --input FILE")
     server.announce()
     answers = []
     for start in range(0, len(rows), AT_ONCE):
@@ -72,17 +64,6 @@ def erase(
         markup=False,
     )
     _show_remaining(answers[-1])
-
-
-def _of_file(path: Path) -> list[dict[str, Any]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        rows = json.loads(text) if path.suffix == ".json" else list(csv.DictReader(text.splitlines(), strict=True))
-    except (OSError, ValueError, csv.Error) as error:
-        raise InvalidInputError(f"{path} can't be read: {error}") from error
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and None not in row for row in rows):
-        raise InvalidInputError(f"{path}: a row for each key is expected, all with the names of the erase keys")
-    return rows
 
 
 def _show(answer: Any, *, as_json: bool) -> None:

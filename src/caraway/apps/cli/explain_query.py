@@ -1,7 +1,5 @@
 """`caraway explain query`, and how it shares the word `explain` with `caraway explain FILE`."""
 
-import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +12,7 @@ from caraway.apps.cli.explain import explain
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
-from caraway.errors import InvalidInputError
+from caraway.apps.cli.rows import InputOption, WithOption, of_options, read_rows
 
 
 class PlanByDefault(TyperGroup):
@@ -36,44 +34,25 @@ explanations.command("plan")(explain)
 def explain_query(
     outputs: Annotated[list[str], typer.Argument(help="Features or featuresets wanted, by full name.")],
     *,
-    given: Annotated[
-        str,
-        typer.Option(
-            "--given", "-g", help="Rows for the query: JSON as in its `data`, or @FILE. Without rows, nothing is timed."
-        ),
-    ] = "",
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", help="A feature that is supplied; else those of --given.")
+    given: WithOption = None,
+    rows: InputOption = None,
+    names: Annotated[
+        list[str] | None, typer.Option("--supplied", help="A feature that is supplied, if there are no rows.")
     ] = None,
     runs: Annotated[int, typer.Option(help="How often to run it.", min=1)] = 20,
     server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show a query's plan: reads of indexes, expressions, extractors, in order; with rows also how long each takes."""
-    body: dict[str, Any] = {"outputs": outputs, "inputs": inputs or [], "runs": runs}
-    if given:
-        body["data"] = _rows(given)
-        body["inputs"] = inputs or _names(body["data"])
+    body: dict[str, Any] = {"outputs": outputs, "inputs": names or [], "runs": runs}
+    data = [of_options(given)] if given else [] if rows is None else list(read_rows(rows, None))
+    if data:
+        body |= {"data": data, "inputs": list(data[0])}
     answer = ask("POST", "/query/explain", server=server, body=body)
     if as_json:
         show_json(answer)
     else:
         out.print(picture(answer))
-
-
-def _rows(given: str) -> Any:
-    try:
-        text = Path(given[1:]).read_text(encoding="utf-8") if given.startswith("@") else given
-        return json.loads(text)
-    except OSError as error:
-        raise InvalidInputError(f"--given: {given[1:]} can't be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InvalidInputError(f"--given isn't JSON: {error}") from error
-
-
-def _names(rows: Any) -> list[str]:
-    first = rows[0] if isinstance(rows, list) and rows else rows
-    return list(first) if isinstance(first, dict) else []
 
 
 def picture(explained: dict[str, Any]) -> Tree:

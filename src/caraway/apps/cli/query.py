@@ -9,7 +9,7 @@ import typer
 
 from caraway.apps.cli.options import command
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask
-from caraway.apps.cli.rows import STANDARD_INPUT, Format, Row, of_options, read_rows
+from caraway.apps.cli.rows import STANDARD_INPUT, Format, InputOption, Row, WithOption, of_options, read_rows
 from caraway.apps.cli.tables import Shown, show_columns
 from caraway.errors import InvalidInputError
 
@@ -18,10 +18,7 @@ from caraway.errors import InvalidInputError
 class Rows:
     """The options for the rows that are asked about, and for the form of the answer."""
 
-    rows: Annotated[
-        str | None,
-        typer.Option("--input", "-i", metavar="ROWS", help="A file, - for the standard input, or JSON itself."),
-    ] = None
+    rows: InputOption = None
     form: Annotated[
         Format | None, typer.Option("--format", "-f", help="The format of ROWS; without it by the name of the file.")
     ] = None
@@ -34,16 +31,16 @@ class Rows:
     )
     as_json: JsonOption = False
 
-    def read(self, given: list[str] | None, option: str) -> list[Row]:
-        """Return the rows, which are read unless the values of a single row are given by another option.
+    def read(self, given: list[str] | None) -> list[Row]:
+        """Return the rows, which are read unless the values of a single row are given by `--with`.
 
         Raises `InvalidInputError` if there is no row, or a row has other columns than the first one.
         """
         if given and self.rows is not None:
-            raise InvalidInputError(f"{option} and --input can't both be given")
-        found = [of_options(given, option)] if given else list(read_rows(self.rows or STANDARD_INPUT, self.form))
+            raise InvalidInputError("--with and --input can't both be given")
+        found = [of_options(given)] if given else list(read_rows(self.rows or STANDARD_INPUT, self.form))
         if not found:
-            raise InvalidInputError(f"there is no row; give --input FILE, or {option} column=value")
+            raise InvalidInputError("there is no row; give --input FILE, or --with name=value")
         if any(row.keys() != found[0].keys() for row in found):
             raise InvalidInputError("all rows must have the same columns as the first one")
         return found
@@ -62,14 +59,11 @@ def query(
     outputs: Annotated[list[str], typer.Argument(help="Features or featuresets, by full name.", metavar="FEATURE")],
     asked: Rows,
     server: BranchOptions,
-    given: Annotated[
-        list[str] | None,
-        typer.Option("--with", "-w", metavar="FEATURE=VALUE", help="A value of the only row; one for each input."),
-    ] = None,
+    given: WithOption = None,
     workflow: Annotated[str, typer.Option(help="The name under which the server counts the query.")] = "",
 ) -> None:
     """Compute features for rows of inputs, whose columns are features by full name, and print them row by row."""
-    rows = asked.read(given, "--with")
+    rows = asked.read(given)
     body = {"inputs": list(rows[0]), "outputs": outputs, "data": rows, **asked.timestamps(rows)}
     if workflow:
         body["workflow"] = workflow
@@ -81,14 +75,11 @@ def lookup(
     dataset: Annotated[str, typer.Argument(help="The dataset.", metavar="DATASET")],
     asked: Rows,
     server: BranchOptions,
-    key: Annotated[
-        list[str] | None,
-        typer.Option("--key", "-k", metavar="COLUMN=VALUE", help="A part of the key; one for each key column."),
-    ] = None,
+    given: WithOption = None,
     field: Annotated[list[str] | None, typer.Option(help="A column wanted; without it, all.")] = None,
 ) -> None:
     """Look up rows of a dataset by key; exit code 1 if one isn't found."""
-    rows = asked.read(key, "--key")
+    rows = asked.read(given)
     body = {"keys": rows, **asked.timestamps(rows), **({"fields": field} if field else {})}
     answer = ask("POST", f"/dataset/{quote(dataset, safe='')}/lookup", server=server, body=body)
     # A column of the dataset may be called `found`, too; it then replaces the column that this command adds.

@@ -9,11 +9,22 @@ from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
+
+import typer
 
 from caraway.errors import InvalidInputError
 
 Row = dict[str, Any]
+
+# The one row that a command is about, and many rows: all commands have the same words for them.
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option("--with", "-w", metavar="NAME=VALUE", help="A value of the only row; one for each input or key."),
+]
+InputOption = Annotated[
+    str | None, typer.Option("--input", "-i", metavar="ROWS", help="A file, - for the standard input, or JSON itself.")
+]
 
 STANDARD_INPUT = "-"
 # The most characters of a JSON document, which is read into memory as a whole. Larger inputs must be JSON lines or
@@ -82,15 +93,15 @@ def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
         yield batch
 
 
-def of_options(parts: Iterable[str], option: str) -> Row:
-    """Return the row that options of the form `column=value` describe."""
+def of_options(parts: Iterable[str]) -> Row:
+    """Return the row that options `--with name=value` describe."""
     row: Row = {}
     for part in parts:
         name, sign, value = part.partition("=")
         if not sign or not name:
-            raise InvalidInputError(f"{option} {part}: column=value is expected")
+            raise InvalidInputError(f"--with {part}: name=value is expected")
         if name in row:
-            raise InvalidInputError(f"{option} {name}=...: this column is given twice")
+            raise InvalidInputError(f"--with {name}=...: this name is given twice")
         row[name] = value
     return row
 

@@ -7,7 +7,7 @@ import typer
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
-from caraway.apps.cli.rows import of_options
+from caraway.apps.cli.rows import WithOption, of_options
 from caraway.compute.why.model import LISTED, MAX_LISTED, why_from_json
 from caraway.compute.why.waiting import TIMEOUT_S, awaited
 
@@ -16,9 +16,7 @@ from caraway.compute.why.waiting import TIMEOUT_S, awaited
 def why(
     feature: Annotated[str, typer.Argument(help="The feature, as Featureset.feature.", metavar="FEATURE")],
     *,
-    given: Annotated[
-        list[str] | None, typer.Option("--with", "-w", metavar="FEATURE=VALUE", help="The value of an input.")
-    ] = None,
+    given: WithOption = None,
     at: Annotated[str | None, typer.Option("--at", help="The instant to explain; without it, now.")] = None,
     as_known: Annotated[bool, typer.Option("--as-known", help="Only what had been ingested by then.")] = False,
     offset: Annotated[int, typer.Option(min=0, help="How many rows come before the listed ones.")] = 0,
@@ -32,7 +30,7 @@ def why(
 
     Inputs are given by --with, each as the full name of a feature and its value.
     """
-    inputs = of_options(given, "--with") if given else {}
+    inputs = of_options(given) if given else {}
     body: dict[str, Any] = {
         "feature": feature,
         "inputs": inputs,

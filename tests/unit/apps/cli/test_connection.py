@@ -47,7 +47,7 @@ def test_names_are_quoted_in_paths_and_parameters(stub: Stub) -> None:
 
 def test_a_refusal_is_shown_without_a_trace(stub: Stub) -> None:
     stub.will({"err_msg": "there is no dataset Nope", "code": "unknown_entity"}, 404)
-    told = runner.invoke(app, ["lookup", "Nope", "--key", "a=1", "--url", stub.url])
+    told = runner.invoke(app, ["lookup", "Nope", "--with", "a=1", "--url", stub.url])
     assert told.exit_code == 1
     assert "there is no dataset Nope" in told.stderr
     assert "Traceback" not in told.output

@@ -1,6 +1,7 @@
 """The output of an explained query, and the choice of the `explain` command."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +60,32 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_inputs_are_those_that_are_given(asked: list[dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text('[{"Tap.pot": 3}]')
-    for given in ('{"Tap.pot": [1]}', f"@{tmp_path / 'rows.json'}"):
-        arguments = ["explain", "query", "State.big", "--given", given, "--runs", "2", "--url", "http://x", "--json"]
+    given = (["--input", '{"Tap.pot": [1]}'], ["--input", str(tmp_path / "rows.json")], ["--with", "Tap.pot=5"])
+    for options in (*given, ["--supplied", "Tap.pot"]):
+        arguments = ["explain", "query", "State.big", *options, "--runs", "2", "--url", "http://x", "--json"]
         result = runner.invoke(app, arguments)
         assert result.exit_code == 0, result.output
         assert json.loads(result.output)["steps"]
-    assert [body["inputs"] for body in asked] == [["Tap.pot"], ["Tap.pot"]]
-    assert [body["data"] for body in asked] == [{"Tap.pot": [1]}, [{"Tap.pot": 3}]]
+    assert [body["inputs"] for body in asked] == [["Tap.pot"]] * 4
+    assert [body.get("data") for body in asked] == [[{"Tap.pot": 1}], [{"Tap.pot": 3}], [{"Tap.pot": "5"}], None]
     assert {body["runs"] for body in asked} == {2}
 
 
-@pytest.mark.parametrize("given", ["{", "@/nowhere/at/all"])
-def test_what_can_not_be_read_is_reported(asked: list[dict[str, Any]], given: str) -> None:
-    result = runner.invoke(app, ["explain", "query", "State.big", "-g", given, "--url", "http://x"])
+@pytest.mark.parametrize(("given", "expected"), [("{", "isn't JSON"), ("/nowhere/at/all.json", "can't be read")])
+def test_what_can_not_be_read_is_reported(asked: list[dict[str, Any]], given: str, expected: str) -> None:
+    result = runner.invoke(app, ["explain", "query", "State.big", "-i", given, "--url", "http://x"])
     assert result.exit_code == 1
-    assert "--given" in result.output
+    assert expected in result.output
     assert not asked
+
+
+@pytest.mark.parametrize("command", ["query", "lookup", "why", "erase", "explain query"])
+def test_all_commands_about_a_row_have_the_same_words_for_it(command: str) -> None:
+    shown = runner.invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"}).output
+    options = set(re.findall(r"--?[a-z][a-z-]*", shown))
+    assert {"--with", "-w"} <= options
+    assert ("--input" in options) == (command != "why")
+    assert not options & {"--key", "--given", "--file"}
 
 
 def test_without_a_word_the_plan_of_definitions_is_meant(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_help_of_a_client_command_imports_nothing_heavy(command: list[str]) 
         ["query", "User.age", "--with", "User.id=1"],
         ["log", "hook", "end", '{"a": 1}'],
         ["dead-letters", "list"],
-        ["erase", "Visits", "--key", "user=1"],
+        ["erase", "Visits", "--with", "user=1"],
         ["secrets", "list"],
         ["secrets", "delete", "signing-key"],
         ["wait"],

@@ -103,7 +103,7 @@ def test_what_is_no_file_and_no_text(tmp_path: Path) -> None:
 
 
 def test_options_make_a_row() -> None:
-    assert of_options(["a=1", "b=x=y"], "--key") == {"a": "1", "b": "x=y"}
-    for wrong, expected in ((["a"], "column=value"), (["=1"], "column=value"), (["a=1", "a=2"], "given twice")):
+    assert of_options(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    for wrong, expected in ((["a"], "name=value"), (["=1"], "name=value"), (["a=1", "a=2"], "given twice")):
         with pytest.raises(InvalidInputError, match=expected):
-            of_options(wrong, "--key")
+            of_options(wrong)

@@ -65,7 +65,7 @@ def test_an_option_before_a_command_that_has_none_is_refused() -> None:
         "branch clone week",
         "branch delete week",
         "dead-letters replay 1-0",
-        "erase Users --key user=1",
+        "erase Users --with user=1",
         "offline cancel 1",
         "secrets delete key",
         "commit definitions_of_choice.py -m x",
