@@ -54,6 +54,7 @@ class DataConnector:
         self.sample: float | Sample | None = None
         self.bounded = False
         self.idleness: str | None = None
+        self.max_future: str | None = None
         self.how: Any = None
         self.create: bool | None = None
         self.renames: dict[str, str] | None = None
@@ -105,6 +106,7 @@ class DataConnector:
             bounded=self.bounded,
             idleness_us=_duration_us(where, "idleness", self.idleness),
             sample=_sample_spec(self.sample),
+            max_future_us=_duration_us(where, "max_future", self.max_future),
         )
 
     def sink_spec(self, dataset: DatasetSpec) -> SinkSpec:

@@ -29,6 +29,8 @@ def source(
     idleness: str | None = None,
     where: WhereValue | None = None,
     sample: float | Sample | None = None,
+    *,
+    max_future: str | None = None,
 ) -> Callable[[D], D]:
     """Feed a dataset from a connector; stands above or below `@dataset`.
 
@@ -46,6 +48,8 @@ def source(
         idleness: The time without rows after which a bounded source is closed for good.
         where: The condition that rows must meet: a function from frame to booleans, or `eval(...)`.
         sample: The share of the rows that is taken, from 0.0 to 1.0, or `Sample(rate, using=[...])`.
+        max_future: Rows whose timestamp is further ahead of the clock are refused, a duration; by default all are
+            taken, and the answer to a log request warns of those that are ahead.
 
     Raises:
         DefinitionTypeError: `conn` can't be read, or an argument is of a wrong type.
@@ -59,6 +63,9 @@ def source(
     if every is not None:
         duration_us(label, "every", every)
     connector.every = every
+    if max_future is not None:
+        duration_us(label, "max_future", max_future)
+    connector.max_future = max_future
     connector.since, connector.until = checked_bounds(label, since, until)
     selector(env, label)
     connector.envs = env

@@ -63,7 +63,8 @@ class SourceSpec:
     """A source of a dataset's rows.
 
     `preproc` has the fields that are made, in order; `where` is the condition that rows must meet. `since_us` and
-    `until_us` bound the rows' event time, begin included, end excluded.
+    `until_us` bound the rows' event time, begin included, end excluded. Rows further ahead of the clock than
+    `max_future_us` are refused.
     """
 
     connector: Connector
@@ -78,6 +79,7 @@ class SourceSpec:
     bounded: bool = False
     idleness_us: int | None = None
     sample: SampleSpec | None = None
+    max_future_us: int | None = None
 
 
 def distinct_sources(sources: tuple[SourceSpec, ...]) -> tuple[SourceSpec, ...]:

@@ -192,6 +192,13 @@ def test_envs() -> None:
     assert spec().env == ()
 
 
+def test_max_future_is_a_duration() -> None:
+    assert spec(max_future="5m").max_future_us == 5 * MINUTE_US
+    assert spec().max_future_us is None
+    with pytest.raises(ValueError, match="max_future"):
+        source(CLICKS, "1d", "append", max_future="soon")
+
+
 @pytest.mark.spec("connectors:2.2:bounded", "connectors:2.2:idleness", "connectors:2.3:bounded/idleness")
 def test_bounded_goes_with_idleness() -> None:
     made = spec(bounded=True, idleness="1h")

@@ -1,6 +1,6 @@
 # mypy: disable-error-code="arg-type, list-item"
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
@@ -58,3 +58,19 @@ def test_one_name_for_two_systems_warns() -> None:
 
     with pytest.warns(UserWarning, match="Kafka bus has other settings"):
         MockClient().commit("two", datasets=[Events])
+
+
+def test_rows_further_ahead_than_a_source_allows_are_refused() -> None:
+    @source(clicks, disorder="1d", cdc="append", max_future="5m")
+    @dataset
+    class Clicks:
+        user: int
+        at: datetime
+
+    client = MockClient()
+    client.commit("clocks", datasets=[Clicks])
+    now = datetime.now(UTC)
+    client.log("web", "clicks", pd.DataFrame({"user": [1], "at": [now + timedelta(minutes=4)]}))
+    with pytest.raises(ValueError, match=r"field at, row 1: .* is more than 5m \(max_future\) ahead of the clock"):
+        client.log("web", "clicks", pd.DataFrame({"user": [2, 3], "at": [now, now + timedelta(hours=1)]}))
+    assert list(client.get_dataset_df("Clicks")["user"]) == [1]

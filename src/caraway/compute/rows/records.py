@@ -20,6 +20,8 @@ from caraway.compute.rows.batches import LeftOut, RecordError, RowBatch, Stage, 
 from caraway.compute.rows.calls import HERE, Conversion
 from caraway.compute.rows.making import keep_wanted, make_columns
 from caraway.compute.rows.sampling import sampler
+from caraway.dtypes.durations import print_duration
+from caraway.dtypes.instants import iso_instant
 from caraway.errors import InvalidInputError
 from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
@@ -85,6 +87,10 @@ def map_batch(
     names = list(types) if fields is None else list(fields)
     for name in names:
         batch.cast(name, types[name], stage=Stage.CAST)
+    if dataset.timestamp in names:
+        batch.refuse(
+            Stage.CAST, dataset.timestamp, too_far_ahead(source, batch.typed[dataset.timestamp].stored, now_us)
+        )
     columns = [batch.typed[name].stored for name in names]
     rows = tuple(
         (number, dict(zip(names, values, strict=True)))
@@ -109,6 +115,18 @@ def rejection(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Row], LeftO
         return None if sampled(row) else LeftOut.SAMPLE
 
     return reason
+
+
+def too_far_ahead(source: SourceSpec, times: Sequence[object], now_us: int) -> dict[int, str]:
+    """Return why rows, by their places, have event times further ahead of the clock than their source allows."""
+    most_us = source.max_future_us
+    if most_us is None:
+        return {}
+    return {
+        place: f"{iso_instant(at)} is more than {print_duration(most_us)} (max_future) ahead of the clock"
+        for place, at in enumerate(times)
+        if isinstance(at, int) and at > now_us + most_us
+    }
 
 
 def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]:

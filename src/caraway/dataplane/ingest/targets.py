@@ -11,7 +11,7 @@ from caraway.compute.rows.calls import Conversion, FunctionCaller, refuse_functi
 from caraway.compute.rows.cdc import CapturedChange, ChangeKind
 from caraway.compute.rows.changes import admits_all, admitted_changes, is_plain
 from caraway.compute.rows.column_casts import MISSING, ColumnCast
-from caraway.compute.rows.records import demanded_columns
+from caraway.compute.rows.records import demanded_columns, too_far_ahead
 from caraway.dataplane.ingest.table import Table
 from caraway.dataplane.topics.codec import DELETE, MAX_RECORD_BYTES, PUT, RecordCodec
 from caraway.dataplane.topics.keys import MAX_KEY_BYTES, too_long
@@ -170,7 +170,10 @@ class Target:
             errors += self._unexpected(kept, values)
             bad.update(error.row for error in errors)
         times = columns[self._codec.schema.timestamp]
-        span = self._see(times)
+        ahead = too_far_ahead(self.plan.source, times, ingested_us)
+        errors += [self._error(start + place, message, self.schema.timestamp) for place, message in ahead.items()]
+        bad.update(start + place for place in ahead)
+        span = self._see([None if place in ahead else at for place, at in enumerate(times)] if ahead else times)
         numbers = range(start, stop)
         stored = [columns[name] for name in self._columns]
         records = None if bad else self._puts(numbers, repeat(0), times, stored, ingested_us)
@@ -235,6 +238,8 @@ class Target:
         if self._unexpected(range(start, stop), columns):
             return None
         times = columns[self._codec.schema.timestamp]
+        if too_far_ahead(self.plan.source, times, ingested_us):
+            return None
         records = self._puts(
             range(start, stop), repeat(0), times, [columns[name] for name in self._columns], ingested_us
         )

@@ -48,7 +48,7 @@ from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Aggregate, Input
 from caraway.graph.plan.longest_window import longest_window
 from caraway.graph.plan.planner import plan_graph
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.sources import Cdc, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, PipelineSpec
 from caraway.graph.windows import ContinuousWindow
 from tests.messages import records_of
@@ -311,6 +311,30 @@ def test_times_that_look_like_a_mistake_are_taken_with_a_warning(at: object, tol
     report = log([GOOD | {"at": at}])
     assert report.accepted == 1
     assert [warning.startswith(told) for warning in report.warnings] == ([True] if told else [])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({}, id="only cast"),
+        pytest.param({"preproc": (("note", Ref(path=("remark",))),)}, id="copied"),
+        pytest.param({"until_us": 1 << 60}, id="converted row by row"),
+    ],
+)
+def test_rows_further_ahead_than_a_source_allows_become_dead_letters(change: dict[str, Any]) -> None:
+    source = replace(SALES.sources[0], max_future_us=300_000_000, **change)
+    endpoints = Endpoints(plan_graph(Graph(datasets=(replace(SALES, sources=(source,)),))))
+    now = int(time.time())
+    rows = [GOOD | {"remark": "x", "at": now + ahead} for ahead in (-60, 240, 3_600)]
+    writer = MemoryWriter()
+    report = log(rows, writer=writer, endpoints=endpoints)
+    assert (report.accepted, report.rejected) == (2, 1)
+    (error,) = report.errors
+    assert (error.row, error.field) == (2, "at")
+    assert error.message.endswith("Z is more than 5m (max_future) ahead of the clock")
+    assert [letter["row"]["at"] for letter in writer.dead_letters()] == [now + 3_600]
+    # How far a source has come is told by the rows that it has taken.
+    assert endpoints.find("hook", "sales").targets[0].newest_us == (now + 240) * 1_000_000
 
 
 def test_rows_older_than_every_window_are_taken_with_a_warning() -> None:
