@@ -1,10 +1,12 @@
-"""Charts of pass rates, and of figures such as ages and lags over time, as coordinates for SVG."""
+"""Charts of pass rates, of figures such as ages and lags over time, and of spreads, as coordinates for SVG."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from caraway.compute.profiles.columns import ColumnProfile
 
 # The size of a chart in pixels, and the room for the labels of its axes.
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 132, 56, 20, 8
@@ -17,6 +19,8 @@ HOUR = timedelta(hours=1)
 # minutes has the greatest value of them.
 LINE_WIDTH, LINE_HEIGHT, LINE_POINTS = 600, 100, 240
 MINUTE_S = 60.0
+# The bars of a spread, and the share of the values at each end that its first and last bar hold in addition.
+BARS, ENDS = 30, 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,3 +209,35 @@ def oldest_of(histories: Iterable[Iterable[tuple[float, float]]]) -> list[tuple[
         for at, value in history:
             found[at] = max(value, found.get(at, value))
     return sorted(found.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How numbers are spread, as bars of equal width.
+
+    Attributes:
+        bars: The left end, the top and the height of each bar.
+        width: The width of a bar.
+        low: The number at the left end. The first bar has smaller ones, too.
+        high: The number at the right end. The last bar has greater ones, too.
+        most: The share of the numbers in the highest bar.
+    """
+
+    bars: Sequence[tuple[float, float, float]]
+    width: float
+    low: float
+    high: float
+    most: float
+
+
+def spread_of(column: ColumnProfile) -> Spread | None:
+    """Return how the numbers of a column are spread, about; None if they aren't numbers, or all are about the same."""
+    low, high = column.quantile(ENDS), column.quantile(1 - ENDS)
+    if low is None or high is None or not low < high or math.isinf(high - low):
+        return None
+    edges = sorted({low + (high - low) * number / BARS for number in range(1, BARS)})
+    shares = [float(share) for share in column.quantiles.get_pmf(edges, inclusive=True)]
+    most, width = max(shares), LINE_WIDTH / len(shares)
+    heights = [round(share / most * LINE_HEIGHT, 1) for share in shares]
+    bars = [(round(at * width, 1), round(LINE_HEIGHT - height, 1), height) for at, height in enumerate(heights)]
+    return Spread(bars=bars, width=round(width - 2, 1), low=low, high=high, most=most)

@@ -255,14 +255,15 @@ def _field(found: ColumnDrift, profile: ColumnProfile) -> FieldDrift:
     return FieldDrift(
         field=found.column,
         drifted=found.drifted,
-        profile=_summary(profile),
+        profile=summary_of(profile),
         reference=None if found.against is None else found.against.value,
         reference_rows=found.reference_rows,
         distances=[distance_of(shift) for shift in found.shifts],
     )
 
 
-def _summary(profile: ColumnProfile) -> FieldProfile:
+def summary_of(profile: ColumnProfile) -> FieldProfile:
+    """Return what there is to say of the values of a column."""
     quantiles = {f"{share:.0%}": profile.quantile(share) for share in QUANTILES}
     return FieldProfile(
         kind=profile.kind.value,

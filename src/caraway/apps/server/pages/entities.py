@@ -1,17 +1,20 @@
 """The pages of single entities: datasets, featuresets, features, sources, sinks and jobs."""
 
+from base64 import b64decode
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from caraway.apps.server.console.catalogue import Catalogue
-from caraway.apps.server.console.charts import line_of, oldest_of
+from caraway.apps.server.console.charts import Spread, line_of, oldest_of, spread_of
 from caraway.apps.server.console.problems import Problem, problems_of
+from caraway.apps.server.handlers.dataset_drift import FieldProfile, summary_of
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.lags import pace_of
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given
 from caraway.apps.server.rates import extractions_of, rows_of
+from caraway.compute.profiles.tables import Profile
 from caraway.compute.query.catalog import meant
 from caraway.dtypes.types import type_name
 from caraway.errors import UnknownEntityError
@@ -32,6 +35,8 @@ from caraway.state.permissions import Mode
 SAMPLE, LONGEST = 5, 80
 # The most datasets of a feature whose ages are in its chart.
 CHARTED = 10
+# The hours of the served values on the page of a feature.
+VALUES_HOURS = 24
 
 
 async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
@@ -89,6 +94,7 @@ async def feature(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     extractor, node = catalogue.extractors.get(name), node_id(NodeKind.FEATURE, name)
     status = await context.ask(request, "status")
     lags = {index["dataset"]: index for index in status["index"].get("indexes", ())}
+    values, spread = await _served(context, request, name)
     read = sorted(one.partition(":")[2] for one in catalogue.ancestors(node) if one.startswith("dataset:"))
     return context.page(
         request,
@@ -115,6 +121,9 @@ async def feature(context: PageContext, request: Request[Any, Any]) -> HttpRespo
                 " a second",
             ),
         ],
+        hours=VALUES_HOURS,
+        values=values,
+        spread=spread,
         above=catalogue.above.get(node, ()),
         below=catalogue.below.get(node, ()),
         node=node,
@@ -232,6 +241,21 @@ async def _past_ages(
     answers = [await context.ask_if_allowed(request, "freshness_history", dataset=name) for name in datasets]
     known = [one for answer in answers if not isinstance(answer, str) for one in answer["datasets"]]
     return oldest_of(zip(one["at"], one["seconds"], strict=True) for one in known)
+
+
+async def _served(
+    context: PageContext, request: Request[Any, Any], feature: str
+) -> tuple[FieldProfile | str | None, Spread | None]:
+    """Return what the served values of a feature are like, None if none is known, or why it isn't shown."""
+    served = context.server.deployment.graphs.require_served_graph(request.branch)
+    tags = context.server.limits.tags(served).entities
+    if request.caller.refused(Mode.READ_DATA, request.branch, [(feature, tags.get(feature, frozenset()))]):
+        return f"Account {request.caller.account!r} may not read values of this feature.", None
+    answer = await context.ask_if_allowed(request, "drift_profiles", feature=feature, hours=VALUES_HOURS)
+    if isinstance(answer, str) or answer["served"] is None:
+        return answer if isinstance(answer, str) else None, None
+    column = Profile.from_bytes(b64decode(answer["served"])).columns[feature]
+    return summary_of(column), spread_of(column)
 
 
 async def _sample(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,9 +23,11 @@ from caraway.apps.server.console.charts import (
     chart_of,
     line_of,
     oldest_of,
+    spread_of,
 )
 from caraway.apps.server.console.explanations import shortened
 from caraway.apps.server.console.figures import share
+from caraway.compute.profiles.tables import profiled
 from caraway.compute.why.showing import Line
 from tests.effort import examples
 
@@ -128,3 +131,27 @@ def test_an_explanation_is_cut_at_its_end(root: Line, most: int, characters: int
 @given(st.floats(0, 1))
 def test_a_share_below_one_is_never_shown_as_all(value: float) -> None:
     assert (share(value) == "100%") == (value >= 1)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
+@settings(max_examples=examples(100), deadline=None)
+def test_the_bars_of_a_spread_hold_all_numbers(numbers: list[float]) -> None:
+    column = profiled([pa.table({"x": numbers})]).columns["x"]
+    found = spread_of(column)
+    if found is None:
+        assert column.quantile(0.01) == column.quantile(0.99)
+        return
+    heights = [height for _, _, height in found.bars]
+    assert min(numbers) <= found.low < found.high <= max(numbers)
+    assert (max(heights), min(heights) >= 0) == (LINE_HEIGHT, True)
+    assert abs(sum(heights) / LINE_HEIGHT * found.most - 1) < 0.001 * len(heights)
+    ends = [(x, x + found.width) for x, _, _ in found.bars]
+    assert all(end <= start for (_, end), (start, _) in pairwise(ends))
+    assert 0 <= ends[0][0] < ends[-1][1] <= LINE_WIDTH
+
+
+def test_texts_and_equal_numbers_have_no_spread() -> None:
+    columns = profiled(
+        [pa.table({"text": ["a", "b"], "same": [1.5, 1.5], "none": pa.array([None, None], pa.float64())})]
+    )
+    assert [spread_of(column) for column in columns.columns.values()] == [None] * 3

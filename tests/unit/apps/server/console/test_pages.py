@@ -375,6 +375,21 @@ def test_lags_rates_and_times_of_the_last_hours_are_lines(console: Site) -> None
     assert "Charts begin a few minutes after" in console.get("/console/feature?name=State.answer").text
 
 
+def test_a_feature_shows_its_served_values_and_their_spread(console: Site) -> None:
+    page = Structure(console.get("/console/feature?name=State.mean").text)
+    assert page.faults == []
+    # The profile has the numbers from 25 to 74, each forty times.
+    assert re.search(r"Spread of the values, from 25 to 74: at most [4-8]\.\d\d% in one of 30 bars", page.text)
+    for said in ("2,000 rows, 0.00% without a value", "Mean 49.5, standard deviation 14.4", "50%: 49"):
+        assert said in page.text, said
+    texts = console.get("/console/feature?name=State.species").text
+    assert ("secret oak (50.00%)" in texts, "elm (50.00%)" in texts, "Spread" in texts) == (True, True, False)
+    assert "None has had this feature in these hours" in console.get("/console/feature?name=State.advice").text
+    hidden = console.get("/console/feature?name=State.species", "definitions").text
+    assert ("may not read values of this feature" in hidden, "secret oak" in hidden) == (True, False)
+    assert console.recorded == []
+
+
 def test_drift_is_shown_with_its_thresholds(console: Site) -> None:
     page = Structure(console.get("/console/drift?feature=State").text).text
     assert re.search(r"State\.mean.*drifted.*2,000 rows.*psi.*0\.2", page)
