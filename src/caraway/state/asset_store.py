@@ -307,6 +307,7 @@ def want_jobs(connection: sa.Connection, commit_id: str, plans: Iterable[JobPlan
                     **wanted,
                     "state": sa.case((jobs.c.desired == DesiredState.STOPPED, JobState.PENDING), else_=jobs.c.state),
                     "error": sa.case((jobs.c.desired == DesiredState.STOPPED, ""), else_=jobs.c.error),
+                    "paused": sa.and_(jobs.c.desired == DesiredState.RUNNING, jobs.c.paused),
                     "updated_at": sa.func.clock_timestamp(),
                 },
             )

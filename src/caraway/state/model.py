@@ -18,6 +18,10 @@ class DesiredState(StrEnum):
     STOPPED = "stopped"
 
 
+# The state of a job that a person has paused, for people.
+PAUSED = "paused"
+
+
 class JobState(StrEnum):
     """The state of a job that an engine last reported."""
 
@@ -85,7 +89,11 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job in the registry. `progress` is the engine's report, `attempts` the number of times that it was started."""
+    """A job in the registry.
+
+    `progress` is the engine's report, `attempts` the number of times that it was started. A job that is `paused`
+    isn't run until a person lets it go on.
+    """
 
     job_id: str
     commit_id: str
@@ -99,6 +107,12 @@ class JobRecord:
     attempts: int
     updated_at: datetime
     progress: Mapping[str, object] = field(default_factory=dict)
+    paused: bool = False
+
+    @property
+    def shown_state(self) -> str:
+        """The state as people are told of it: "paused", or the one that an engine last reported."""
+        return PAUSED if self.paused and self.desired is DesiredState.RUNNING else self.state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

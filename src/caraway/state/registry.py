@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
+from caraway.errors import UnknownEntityError
 from caraway.graph.plan.model import JobPlan
 from caraway.state.blueprints import AssetKind
 from caraway.state.database import TIMEOUT_SECONDS, Store
@@ -12,6 +13,19 @@ from caraway.state.model import JobState
 from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
 from caraway.state.tables import jobs
+
+
+class JobPauses(Store):
+    """Pauses jobs, and lets them go on from where they stopped. Thread safe."""
+
+    def set(self, job_id: str, *, paused: bool) -> None:
+        """Pause a job or let it go on, which its engine does within a second.
+
+        Raises `UnknownEntityError` if there is no such job.
+        """
+        statement = sa.update(jobs).where(jobs.c.job_id == job_id).values(paused=paused)
+        if not self._in_transaction(lambda connection: connection.execute(statement), "pause a job").rowcount:
+            raise UnknownEntityError(f"there is no job {job_id[:100]!r}")
 
 
 class JobRegistry(Store):
@@ -29,7 +43,12 @@ class JobRegistry(Store):
 
     def desired_jobs(self) -> tuple[JobPlan, ...]:
         """Return the jobs that must run now, of all branches; cheap when nothing was committed since the last call."""
-        return self._plans.refresh().jobs
+        paused = self._in_transaction(
+            lambda connection: frozenset(connection.execute(sa.select(jobs.c.job_id).where(jobs.c.paused)).scalars()),
+            "read the paused jobs",
+        )
+        found = self._plans.refresh().jobs
+        return tuple(job for job in found if job.job_id not in paused) if paused else found
 
     def gone_jobs(self) -> frozenset[str]:
         """Return the jobs that were destroyed; engines may remove what they keep for them."""

@@ -47,6 +47,8 @@ jobs = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("progress", JSONB, nullable=False, server_default=sa.text("'{}'::jsonb")),
+    # A person has paused the job: no engine runs it, whatever is desired, until a person lets it go on.
+    sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.CheckConstraint("desired IN ('running', 'stopped')", name="jobs_desired_known"),
     sa.CheckConstraint("state IN ('pending', 'starting', 'running', 'failing', 'stopped')", name="jobs_state_known"),
 )

@@ -22,7 +22,7 @@ from caraway.state.database import connect, require_tables
 from caraway.state.migrate import is_migrated, migrate
 from caraway.state.model import DesiredState, JobState
 from caraway.state.reader import StateReader
-from caraway.state.registry import JobRegistry
+from caraway.state.registry import JobPauses, JobRegistry
 from caraway.state.tables import metadata
 from caraway.state.writer import StateWriter
 from tests.alone import running
@@ -222,6 +222,26 @@ def test_the_registry_follows_the_branch(engine: sa.Engine, reader: StateReader,
     with pytest.raises(ValueError, match="asleep"):
         registry.report(job.job_id, state="asleep", mode="real-time", attempts=2)
     registry.report("unknown", state="running", mode="real-time", attempts=1)
+
+
+def test_a_paused_job_is_not_to_run_until_it_goes_on(
+    engine: sa.Engine, reader: StateReader, writer: StateWriter
+) -> None:
+    registry, pauses = JobRegistry(engine), JobPauses(engine)
+    writer.publish(new_commit("a", None, FIRST))
+    (job,) = registry.desired_jobs()
+    pauses.set(job.job_id, paused=True)
+    assert registry.desired_jobs() == ()
+    # A commit that keeps the job doesn't let it go on, and neither does a report of the engine that has stopped it.
+    writer.publish(new_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
+    registry.report(job.job_id, state="stopped", mode="real-time", attempts=1)
+    assert registry.desired_jobs() == ()
+    (record,) = reader.jobs()
+    assert (record.paused, record.shown_state, record.state) == (True, "paused", JobState.STOPPED)
+    pauses.set(job.job_id, paused=False)
+    assert [found.job_id for found in registry.desired_jobs()] == [job.job_id]
+    with pytest.raises(UnknownEntityError, match="no job 'other'"):
+        pauses.set("other", paused=True)
 
 
 def test_connections_that_postgres_cut_are_made_anew(postgres: str, reader: StateReader) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from caraway.apps.server.console.figures import ago, duration, instant, number
+from caraway.state.model import PAUSED
 
 # The seconds by which an index or a job may be behind without being reported. Bursts are served within this time.
 LATE_S = 30.0
@@ -208,6 +209,13 @@ def _jobs(jobs: Sequence[Json], now: datetime) -> Iterator[Problem]:
                 remedy="The engine starts it again by itself. If the rows are the cause, commit a pipeline that takes "
                 "them.",
                 since=updated,
+                datasets=(dataset,),
+                link=link,
+            )
+        elif job["state"] == PAUSED:
+            yield Problem(
+                what=f"The job of {name} is paused, so {dataset} gets staler with each row that comes.",
+                remedy="Its page has a button that lets it go on from where it stopped.",
                 datasets=(dataset,),
                 link=link,
             )

@@ -21,6 +21,7 @@ from caraway.state.branches import Branches
 from caraway.state.database import connect
 from caraway.state.ledger import Ledger
 from caraway.state.reader import StateReader
+from caraway.state.registry import JobPauses
 from caraway.state.writer import StateWriter
 
 # The number of actions that are done at a time. After so many, `reconcile` releases its lock, so that a commit can have
@@ -90,15 +91,21 @@ class LedgerReconciler:
 
 
 class Control:
-    """The control plane of a deployment: commits, branches, history, ledger."""
+    """The control plane of a deployment: commits, branches, history, ledger, pauses of jobs."""
 
     def __init__(
-        self, reconciler: LedgerReconciler, commits: CommitService, branches: Branches, close: Callable[[], None]
+        self,
+        reconciler: LedgerReconciler,
+        commits: CommitService,
+        branches: Branches,
+        pauses: JobPauses,
+        close: Callable[[], None],
     ) -> None:
         """Keep the parts; `connect` creates them."""
         self.reconciler = reconciler
         self.commits = commits
         self.branches = branches
+        self.pauses = pauses
         self.close = close
 
     @classmethod
@@ -167,4 +174,4 @@ class Control:
             check_sink=check_sink,
             check_functions=check_functions,
         )
-        return cls(reconciler, commits, Branches(engine, keep=keep), engine.dispose)
+        return cls(reconciler, commits, Branches(engine, keep=keep), JobPauses(engine), engine.dispose)

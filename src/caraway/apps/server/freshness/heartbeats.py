@@ -504,9 +504,9 @@ def explain(waits_for: str, dataset: str, jobs: Iterable[JobRecord]) -> str:
         return f"the index of {dataset}"
     for job in jobs:
         if waits_for == f"{JOB} {job.dataset}" and job.desired is DesiredState.RUNNING:
-            if job.state is JobState.RUNNING:
+            if job.shown_state == JobState.RUNNING:
                 return f"{waits_for}; its engine may have ended, or it has much to do"
-            return f"{waits_for}, which is {job.state}" + (f": {job.error}" if job.error else "")
+            return f"{waits_for}, which is {job.shown_state}" + (f": {job.error}" if job.error else "")
     return waits_for
 
 

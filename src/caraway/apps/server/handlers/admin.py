@@ -145,7 +145,7 @@ def _jobs(jobs: Sequence[JobRecord], is_shown: Callable[[str], bool]) -> list[di
             "mode": job.mode,
             "mode_reason": job.mode_reason,
             "desired": job.desired,
-            "state": job.state,
+            "state": job.shown_state,
             "error": job.error,
             "attempts": job.attempts,
             "updated_at": job.updated_at,

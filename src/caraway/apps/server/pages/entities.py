@@ -13,6 +13,7 @@ from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.lags import pace_of
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given
+from caraway.apps.server.pages.session import form_of
 from caraway.apps.server.rates import extractions_of, rows_of
 from caraway.compute.profiles.tables import Profile
 from caraway.compute.query.catalog import meant
@@ -170,7 +171,21 @@ async def sink(context: PageContext, request: Request[Any, Any]) -> HttpResponse
 
 async def job(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """Return the page of a job."""
-    catalogue, name = context.catalogue(request), given(request, "name")
+    return await _job(context, request, given(request, "name"), "")
+
+
+async def pause(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
+    """Pause a job, or let it go on."""
+    form = form_of(request.body, request.headers)
+    found = await context.ask(request, "pause_job", job_id=form.get("name", ""), paused=form.get("pause") == "yes")
+    done = (
+        "is paused; its engine stops it in a moment" if found["paused"] else "goes on; its engine starts it in a moment"
+    )
+    return await _job(context, request, found["job_id"], f"The job {done}.")
+
+
+async def _job(context: PageContext, request: Request[Any, Any], name: str, said: str) -> HttpResponse:
+    catalogue = context.catalogue(request)
     status = await context.ask(request, "status")
     jobs = {job["id"]: job for job in status["jobs"] if job["dataset"] in catalogue.datasets}
     found = _known(name, jobs, "job")
@@ -188,6 +203,7 @@ async def job(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
         request,
         "job.html",
         job=found,
+        said=said,
         inputs=[] if plan is None else [topic.dataset for topic in plan.inputs if topic.dataset in catalogue.datasets],
         output="" if plan is None else plan.output.name,
         lines=[("Behind", line_of(past.of(name)), "s"), ("Rows", line_of(past.of(pace_of(name))), " a second")],

@@ -51,6 +51,8 @@ PAGES: tuple[Endpoint, ...] = (
     _page("/source", entities.source, READ_DEFINITION),
     _page("/sink", entities.sink, READ_DEFINITION),
     _page("/job", entities.job, READ_DEFINITION),
+    # This change is recorded by the endpoint of the API that it asks.
+    _page("/job/pause", entities.pause, WRITE_DEFINITION, "POST"),
     _page("/lineage", lineage.lineage, READ_DEFINITION),
     _page("/dead-letters", letters.letters, READ_DATA),
     _page("/dead-letter", letters.letter, READ_DATA),

@@ -60,6 +60,7 @@ ROLES: Mapping[str, tuple[Grant, ...]] = {
     "data": (Grant(modes=frozenset({Mode.READ_DATA})),),
     "writer": (Grant(modes=frozenset({Mode.WRITE_DATA, Mode.WRITE_DEFINITION})),),
     "limited": (Grant(modes=frozenset(Mode), without=frozenset({"pii"})),),
+    "here": (Grant(modes=frozenset(Mode), branches=frozenset({"main"})),),
     "elsewhere": (Grant(modes=frozenset(Mode), branches=frozenset({"dev"})),),
 }
 
@@ -116,6 +117,7 @@ class Site:
     skew: Skew
     letters: Letters
     problems: dict[str, str]
+    shared: dict[str, frozenset[str]]
 
     @property
     def recorded(self) -> list[str]:
@@ -190,6 +192,7 @@ def site(
     quality, profiles, skew, dead_letters = Quality(plan), Profiles(), Skew(), Letters(letters)
     rolled_back: list[str] = []
     problems: dict[str, str] = {}
+    shared: dict[str, frozenset[str]] = {}
     indexes = [
         {"dataset": index.dataset, "asset": index.asset.hex(), "lag": 0, "newest_ingested_us": 1_700_000_000_000_000}
         for index in plan.indexes
@@ -221,6 +224,9 @@ def site(
         assert (asked.message, branch) == ("promote dev", "main")
         return roll_back("dev", preview=asked.preview, approve=approve)
 
+    def pause(job_id: str, *, paused: bool) -> None:
+        jobs[:] = [replace(job, paused=paused) if job.job_id == job_id else job for job in jobs]
+
     # The other branch lacks the last dataset.
     graphs = {"a" * 32: graph, "b" * 32: replace(graph, datasets=graph.datasets[:-1])}
     # Each role has a session of its own name, too, which the cookie of its browser has.
@@ -235,7 +241,7 @@ def site(
     gate.refresh()
     deployment = MADE(
         accounts=MADE(gate=gate, access=accounts if tokens else None, audit=audit),
-        control=MADE(commits=MADE(roll_back=roll_back, commit=promoted)),
+        control=MADE(commits=MADE(roll_back=roll_back, commit=promoted), pauses=MADE(set=pause)),
         monitoring=MADE(drift=drift, false_alarms=0.001, quality=quality, profiles=profiles, skew=skew),
         offline=MADE(queries=explanations, runner=explanations, objects=explanations, reports=MADE(all=dict)),
         status=MADE(
@@ -268,7 +274,7 @@ def site(
             graph=lambda commit_id: encode_graph(graphs[commit_id]),
             ledger=lambda closed: ()[:closed],
             assets=tuple,
-            references=dict,
+            references=lambda _ids=None: dict(shared),
         ),
         index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
         connectors=MADE(sinks=MADE(statuses=list), sources=MADE(statuses=list)),
@@ -304,6 +310,7 @@ def site(
         skew,
         dead_letters,
         problems,
+        shared,
     )
 
 

@@ -532,6 +532,35 @@ def test_a_branch_is_changed_after_a_question(console: Site, target: str, name: 
     assert len(console.rolled_back) == 2
 
 
+def test_a_job_is_paused_after_a_question_and_goes_on(console: Site) -> None:
+    address, (job, *_) = address_of_job(console), console.jobs
+    page = Structure(console.get(address).text)
+    assert (page.faults, "Yes, pause this job" in page.text) == ([], True)
+    form = {"name": job.job_id, "pause": "yes", "code": form_code(console)}
+    assert console.post("/console/job/pause", {**form, "code": ""}).status == 403
+    assert console.post("/console/job/pause", {**form, "code": form_code(console, "reader")}, "reader").status == 403
+    assert console.post("/console/job/pause", {**form, "name": "other"}).status == 404
+    assert not console.jobs[0].paused
+    done = Structure(console.post("/console/job/pause", form).text)
+    assert (done.faults, console.jobs[0].paused, console.recorded[-1:]) == ([], True, ["pause_job"])
+    for said in ("The job is paused", "State paused", "Yes, let this job go on"):
+        assert said in done.text, said
+    assert f"The job of {job.dataset}.{job.pipeline} is paused" in Structure(console.get("/console").text).text
+    assert "goes on" in console.post("/console/job/pause", {**form, "pause": ""}).text
+    assert not console.jobs[0].paused
+
+
+def test_a_job_that_another_branch_shares_is_paused_by_those_who_may_there(console: Site) -> None:
+    job = console.jobs[0].job_id
+    form = {"name": job, "pause": "yes", "code": form_code(console, "here")}
+    console.shared[f"job:{job}"] = frozenset({"main", "dev"})
+    refused = console.post("/console/job/pause", form, "here")
+    assert (refused.status, "shares this job" in refused.text, console.jobs[0].paused) == (403, True, False)
+    console.shared.clear()
+    assert console.post("/console/job/pause", form, "here").status == 200
+    assert console.jobs[0].paused
+
+
 def test_an_offline_query_is_cancelled_after_a_question(console: Site) -> None:
     console.explanations.is_busy = True
     console.post("/console/why", {"feature": "State.mean", "inputs": '{"Tap.pot": 1}', "code": form_code(console)})
