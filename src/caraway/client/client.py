@@ -93,6 +93,10 @@ class Client(OfflineCalls, Content, Secrets, Branches):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        """Return the server and the branch; the token isn't shown."""
+        return f"{type(self).__name__}({self.url!r}, branch={self._branch!r})"
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from caraway.client.answers import Answer, Answers
 from caraway.client.arguments import dataset_name, name_list
 from caraway.client.caller import Caller
 from caraway.client.frames import row_frame
@@ -56,13 +57,11 @@ class Content(Caller):
             "featuresets": name_list(featuresets),
             "properties": name_list(fields if fields is not None else properties),
         }
-        answer: dict[str, Any] = self._connection.request("GET", "/xray", self._headers(), params=params).json()
-        return answer
+        return Answer("xray", self._connection.request("GET", "/xray", self._headers(), params=params).json())
 
     def lineage(self) -> dict[str, Any]:
         """Return the lineage of the branch: which entity is computed from which."""
-        answer: dict[str, Any] = self._connection.request("GET", "/lineage", self._headers()).json()
-        return answer
+        return Answer("lineage", self._connection.request("GET", "/lineage", self._headers()).json())
 
     def skew(self, feature: str | None = None, *, hours: int = 24, samples: int = 20) -> dict[str, Any]:
         """Return how features that were served compare with the same features computed again from the archive.
@@ -79,8 +78,7 @@ class Content(Caller):
         Raises `RemoteError` if the branch has no such feature.
         """
         params = {"feature": feature, "hours": str(hours), "samples": str(samples)}
-        answer: dict[str, Any] = self._connection.request("GET", "/skew", self._headers(), params=params).json()
-        return answer
+        return Answer("skew", self._connection.request("GET", "/skew", self._headers(), params=params).json())
 
     def drift(self, feature: str | None = None, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
         """Return how features that were served compare with a reference, from profiles by the hour.
@@ -100,8 +98,7 @@ class Content(Caller):
         Raises `RemoteError` if the branch has no such feature.
         """
         params = {"feature": feature, "hours": str(hours), "reference": reference}
-        answer: dict[str, Any] = self._connection.request("GET", "/drift", self._headers(), params=params).json()
-        return answer
+        return Answer("drift", self._connection.request("GET", "/drift", self._headers(), params=params).json())
 
     def dataset_drift(self, dataset: Dataset | str, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
         """Return what the fields of a dataset are like, and how they compare with earlier rows.
@@ -232,8 +229,7 @@ class Content(Caller):
         name = None if dataset is None else dataset_name(dataset, "expectations")
         params = {"dataset": name, "hours": str(hours), "samples": str(samples)}
         answer = self._connection.request("GET", "/expectations", self._headers(), params=params).json()
-        found: list[dict[str, Any]] = answer["expectations"]
-        return found
+        return Answers("expectations", answer["expectations"])
 
     def why(
         self,

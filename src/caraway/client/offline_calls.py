@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from caraway.client.answers import Answer
 from caraway.client.arguments import input_features, output_features
 from caraway.client.caller import Caller
 from caraway.client.offline import explain_parameters, offline_body
@@ -112,7 +113,8 @@ class OfflineCalls(Caller):
             InvalidInputError: An argument is wrong.
         """
         params = explain_parameters(inputs, outputs) | {"execution": execution, "as_known": str(as_known).lower()}
-        return self._connection.request("GET", "/query_offline/explain", self._headers(), params=params).json()
+        answer = self._connection.request("GET", "/query_offline/explain", self._headers(), params=params).json()
+        return Answer("offline query", answer)
 
     def explain_offline_query(self, request_id: str) -> Any:
         """Return what `explain_offline` does for an offline query that was asked, with its `progress`.
@@ -123,7 +125,8 @@ class OfflineCalls(Caller):
             RemoteError: There is no such query, or it hasn't begun to read.
         """
         params = {"request_id": str(request_id)}
-        return self._connection.request("GET", "/query_offline/explain", self._headers(), params=params).json()
+        answer = self._connection.request("GET", "/query_offline/explain", self._headers(), params=params).json()
+        return Answer("offline query", answer)
 
     def cancel_offline_query(self, request_id: str) -> Any:
         """Request the end of an offline query, and return its progress.

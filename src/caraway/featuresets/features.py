@@ -5,7 +5,7 @@ from typing import Any
 
 from caraway.datasets.fields import Field
 from caraway.dtypes.annotations import annotation_of
-from caraway.dtypes.types import DataType
+from caraway.dtypes.types import DataType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
 from caraway.graph.drift import Drift
@@ -13,6 +13,7 @@ from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.runtime import FeatureHandle
 from caraway.graph.specs import FeatureSpec, Metadata
 from caraway.lib.metadata import metadata_of_arguments
+from caraway.process.displays import html
 
 
 class Feature:
@@ -99,6 +100,12 @@ class Feature:
 
     def __repr__(self) -> str:
         return self.fqn()
+
+    def _repr_html_(self) -> str:
+        # Notebooks call the method of this name.
+        facts = ["feature", "" if self._data_type is None else type_name(self._data_type)]
+        about = self.metadata
+        return html(self.fqn(), [*facts, about.owner, ", ".join(about.tags), about.description])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (FeatureHandle, (self.featureset_name, self.name))

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from caraway.client import Client
+from caraway.client.answers import Answer, Answers
 from caraway.connectors import Webhook, source
 from caraway.datasets import Count, Dataset, dataset, field, pipeline
 from caraway.dtypes import Continuous
@@ -129,6 +130,32 @@ def test_a_mock_client_shows_what_it_did() -> None:
     assert (logged.accepted, logged.rejected, logged.json()) == (1, 0, {})
     assert "1 accepted · 0 rejected · 1 chunks" in shown(logged).cells
     assert client.wait().seconds == 0.0
+
+
+def test_a_feature_shows_its_type_and_its_metadata() -> None:
+    cells = shown(User.visits).cells
+    assert cells[0] == "User.visits"
+    assert any(cell.startswith("feature · int") and HOSTILE in cell for cell in cells)
+
+
+def test_answers_of_a_server_are_values_and_tables() -> None:
+    features = [
+        {"feature": "User.visits", "drifted": True, "distances": [{"distance": "psi", "value": 1.25}], "at": None},
+        {"feature": HOSTILE, "drifted": False, "distances": []},
+    ]
+    answer = Answer("drift", {"branch": "main", "since": None, "false_alarms": 0.001, "features": features})
+    assert answer == {"branch": "main", "since": None, "false_alarms": 0.001, "features": features}
+    cells = shown(answer).cells
+    for cell in ("drift", "branch: main · false_alarms: 0.001", "feature", "distance psi, value 1.25", HOSTILE):
+        assert cell in cells, cell
+    assert "since" not in str(cells)
+    listed = Answers("expectations", features)
+    assert (listed == features, "True" in shown(listed).cells) == (True, True)
+
+
+def test_a_client_shows_its_server_and_branch_and_no_token() -> None:
+    with Client("http://127.0.0.1:1", token="secret", branch="dev") as client:
+        assert repr(client) == "Client('http://127.0.0.1:1', branch='dev')"
 
 
 def test_texts_and_tables_are_bounded() -> None:
