@@ -1,4 +1,4 @@
-"""The number of records that new jobs read before they have caught up, and about how long that takes."""
+"""The number of records that new jobs read before they have caught up, and about how long that and their start take."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,6 +14,9 @@ from caraway.graph.trees import parents
 PLAIN_RATE = 100_000
 STATEFUL_RATE = 25_000
 PYTHON_RATE = 10_000
+# Seconds from a commit until the queries of its new jobs run: for any number of jobs, and more for each of them. Spark
+# plans and compiles a query before its first record (docs/operate/performance.md has measured times).
+START_S, START_S_PER_JOB = 5.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,8 @@ class Backfill:
         name: The id of the job.
         records: The number of records to read. The output of another new job isn't known yet, and counts as the records
             that the other one reads.
-        seconds: How long that takes, together with the new jobs whose output is read.
+        seconds: How long that takes, together with the new jobs whose output is read, and with the start of all new
+            jobs: an engine starts them side by side, on the same processors.
     """
 
     name: str
@@ -54,12 +58,14 @@ def backfills(plan: GraphPlan, created: Collection[str], records: Mapping[str, i
         if index.emits is not None and (name := writers.get(index.topic, "")) in readers
     }
 
+    start_s = START_S + START_S_PER_JOB * len(jobs)
+
     @cache
     def backfill(name: str) -> Backfill:
         reader = readers[name]
         before = [backfill(writers[t]) for t in sorted(reader.inputs) if writers.get(t, name) != name]
         count = sum(records.get(t, 0) for t in reader.inputs - writers.keys()) + sum(found.records for found in before)
-        seconds = count / reader.rate + max((found.seconds for found in before), default=0.0)
+        seconds = count / reader.rate + max((found.seconds for found in before), default=start_s)
         return Backfill(name=name, records=count, seconds=seconds)
 
     return tuple(backfill(name) for name in readers)

@@ -154,7 +154,7 @@ def _backfills(found: Sequence[Backfill] | None) -> list[str]:
     if found is None:
         return ["backfill: unknown, Kafka doesn't answer"]
     return [
-        f"backfill: {each.name} reads about {each.records:,} records in {duration(each.seconds)}"
+        f"backfill: {each.name} reads about {each.records:,} records, with its start in {duration(each.seconds)}"
         for each in found
         if each.records
     ]

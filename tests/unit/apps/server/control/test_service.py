@@ -149,7 +149,11 @@ def test_the_answer_has_the_records_that_are_read_again_and_the_time(world: Worl
     changed = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
     for preview in (True, False):
         text = _lines(service, changed, incremental=True, preview=preview)
-        assert re.search(r"^backfill: Spend\.\w+ reads about 1,200,000 records in about 12 s$", text, re.MULTILINE)
+        assert re.search(
+            r"^backfill: Spend\.\w+ reads about 1,200,000 records, with its start in about 2[0-9] s$",
+            text,
+            re.MULTILINE,
+        )
     # A topic that this commit creates has no records yet.
     (topic,) = world.commits[0].plan.jobs[0].inputs
     assert asked == [set(), {topic.name}, {topic.name}]
