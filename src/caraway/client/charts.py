@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BINS, CATEGORIES = 40, 20
 # Values outside of these quantiles are in the first and the last bin, so that an outlier doesn't squeeze all others.
 EDGES = (0.005, 0.995)
-# A category behind so many characters is cut, so that the labels fit below the bars.
+# The characters of a category's name that are shown, so that the labels fit below the bars.
 LABEL = 20
 
 

@@ -216,7 +216,7 @@ class Content(Caller):
         Args:
             dataset: A dataset, to see only its expectations.
             hours: How many hours of event time the series has, back from the newest row.
-            samples: The most rows that failed which are shown of each expectation.
+            samples: How many of the rows that failed an expectation are returned at most, for each expectation.
 
         Returns:
             For each expectation its `dataset`, `version` and name (`expectation`), its `status` ("ok", "violated" or

@@ -254,7 +254,7 @@ class LogReport:
         self._last = Response(200, {}, b"{}")
 
     def add(self, start: int, rows: int, report: Mapping[str, Any], response: Response) -> None:
-        """Add the answer to the chunk with so many rows that begins at row `start` of the frame."""
+        """Add the answer to the chunk of `rows` rows that begins at row `start` of the frame."""
         self._chunks += 1
         self._last = response
         rejected = int(report.get("rejected", 0))

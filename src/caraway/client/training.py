@@ -112,14 +112,14 @@ class TrainingSet:
         return pl.DataFrame(pl.from_arrow(self.to_arrow()))
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield batches of at most so many rows, in order, without `_history` and `_error`; also `arrays`."""
+        """Yield batches of at most `rows` rows, in order, without `_history` and `_error`; also `arrays`."""
         if rows < 1:
             raise InvalidInputError(f"batches: rows is a number from 1, not {rows}")
         for part in self.parts():
             yield from _features(part).to_batches(max_chunksize=rows)
 
     def arrays(self, columns: Columns | None = None, rows: int = BATCH_ROWS) -> Iterator[dict[str, Array]]:
-        """Yield batches of at most so many rows, in order: for each column a NumPy array.
+        """Yield batches of at most `rows` rows, in order: for each column a NumPy array.
 
         Numbers and booleans are float64 with NaN for null, so that a column has one type in all batches, whether or
         not there are nulls in a batch. Embeddings have a row of float64 for each row, times are datetime64 in UTC, and
@@ -160,7 +160,7 @@ class TrainingSet:
 
         Args:
             keys: The columns that tell which rows are of the same thing, such as a user's id. If the rows have the
-                same users again and again, they say less about drift than so many rows of different users.
+                same users again and again, they say less about drift than as many rows of different users.
 
         Raises:
             InvalidInputError: There is no such column.

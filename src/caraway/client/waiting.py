@@ -60,7 +60,7 @@ class WaitResult:
 
 
 class PostWait(Protocol):
-    """Posts a body to the server's `/wait`, and repeats it for so many seconds while the server is unreachable."""
+    """Posts a body to the server's `/wait`, and repeats it while the server is unreachable, for a number of seconds."""
 
     def __call__(self, body: Mapping[str, Any], retry_timeout: float, /) -> Response:
         """Return the server's answer."""

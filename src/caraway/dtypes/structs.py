@@ -17,8 +17,8 @@ from caraway.dtypes.containers import at
 from caraway.dtypes.types import DataType, StructType
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 
-# A function that makes an expression for `S.expr(…)` or `S.zip(…)`. `caraway.expr` registers it, because that package
-# imports this one, so that this one can't import it in turn.
+# A function that makes an expression for `S.expr(…)` or `S.zip(…)`. `caraway.expr` registers it here: that
+# package imports `caraway.dtypes`, which therefore can't import it.
 Builder = Callable[[type, Mapping[str, object]], Any]
 _builders: dict[str, Builder] = {}
 

@@ -10,7 +10,7 @@ MAX_CHARACTERS = 1_000_000
 
 
 def check_count(times: int) -> None:
-    """Raise `InvalidInputError` if a value can't be repeated so many times."""
+    """Raise `InvalidInputError` if a value can't be repeated this number of times."""
     if times < 0:
         raise InvalidInputError(f"repeat(): the count {times} is negative")
     if times > MAX_REPEATED:
@@ -18,6 +18,6 @@ def check_count(times: int) -> None:
 
 
 def check_characters(found: int) -> None:
-    """Raise `InvalidInputError` if a text can't have so many characters."""
+    """Raise `InvalidInputError` if a text has more characters than allowed."""
     if found > MAX_CHARACTERS:
         raise InvalidInputError(f"concat(): the text has {found:,} characters, at most {MAX_CHARACTERS:,} are possible")

@@ -83,7 +83,7 @@ def reached(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> Iterato
 
 
 def steps_from(start: Iterable[str], edges: Mapping[str, Sequence[str]], most: float = math.inf) -> dict[str, int]:
-    """Return the names within so many steps of `start`, each with the number of its steps, the nearest first."""
+    """Return the names within `most` steps of `start`, each with the number of its steps, the nearest first."""
     steps = dict.fromkeys(start, 0)
     waiting = deque(steps)
     while waiting:

@@ -41,7 +41,7 @@ from caraway.state.ownership.leases import HeldLease, Lease
 
 LOG = structlog.get_logger(__name__)
 
-# A process that hasn't renewed its lease for so long has died, and another one goes on with its query.
+# The lease of a query. If its process doesn't renew it in this time, the process has died, and another one goes on.
 LASTING = timedelta(seconds=15)
 RENEW_SECONDS = 3.0
 NICENESS = 5

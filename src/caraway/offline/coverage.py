@@ -18,7 +18,7 @@ from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.offline.sizes import DatasetSize
 
-# A topic's records that aren't archived are looked at only if there are at most so many.
+# The most records of a topic that aren't archived yet and are looked at; if there are more, none is.
 LOOKED_AT = 100_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

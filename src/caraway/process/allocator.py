@@ -4,7 +4,7 @@ import ctypes
 
 # The number of the option, from malloc.h of glibc.
 _M_MMAP_THRESHOLD = -3
-# From so many bytes on, a buffer is a mapping of its own.
+# The least size of a buffer that is a mapping of its own.
 LARGE_BYTES = 256 * 1024
 
 

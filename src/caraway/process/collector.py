@@ -11,7 +11,7 @@ import gc
 # requests for 160 ms and more, so not each of several commits within a second may do it. Until then, frozen objects
 # that died in reference cycles keep their memory: at most about as many as were alive after the last time.
 GROWTH = 2.0
-# A collection of the youngest objects begins when so many more of them have been made than freed. With Python's 700,
+# A collection of the youngest objects begins when this many more have been made than freed. With Python's 700,
 # collections took 30 to 40% of the time of an index that applies batches of 10,000 records, and of a watch that checks
 # such batches. Their objects die together at the end of the batch without any collection, and so do those of a request.
 # A collection of 100,000 objects takes some 5 ms.

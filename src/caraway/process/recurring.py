@@ -40,7 +40,7 @@ class Recurring:
                 None: the pause is that after a success.
             at_once: True: the first call comes at once; otherwise after a pause.
             finish: Called once in the thread, after `stop` has ended the repetition.
-            wait: Waits until an event is set or so many seconds are over.
+            wait: Waits until the event that it is given is set, or the given number of seconds is over.
         """
         self._name = name
         self._act = act

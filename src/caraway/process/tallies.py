@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
 
-# So many notes are added up at once, which takes some 50 us: no request waits longer for it.
+# The number of notes that are added up at once. That takes some 50 us, and no request waits longer for it.
 MOST_NOTES = 64
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Notes(Generic[T]):
     def note(self, one: T) -> None:
         """Take a note."""
         self._waiting.append(one)
-        # If another thread is at it, it adds this note up as well, or the next one does.
+        # If another thread is adding notes up, this one doesn't wait: that thread, or the next call, adds this note up.
         if len(self._waiting) >= MOST_NOTES and self._adding.acquire(blocking=False):
             try:
                 self._settle()

@@ -243,7 +243,7 @@ class Access(Store):
         self._change("take role", f"{role} from {account}", write)
 
     def tokens(self, *, newest: int | None = None, skip: int = 0) -> tuple[TokenRecord, ...]:
-        """Return all tokens ever created, oldest first; with `newest` so many of them, newest first, after `skip`."""
+        """Return all tokens ever created, oldest first; or the `newest` ones behind the first `skip`, newest first."""
         given = (
             sa.select(sa.func.array_agg(account_roles.c.role))
             .where(account_roles.c.account == tokens.c.account)

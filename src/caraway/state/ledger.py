@@ -85,7 +85,7 @@ class Ledger(AssetWriter):
         return next(iter(self.claims(1)), None)
 
     def claims(self, most: int) -> tuple[Claim, ...]:
-        """Claim at most so many entries with the same action on the same kind of asset, as `claim` does one."""
+        """Claim at most `most` entries with the same action on the same kind of asset, as `claim` does one."""
         return self._retry(lambda: self._claims(most), "look into the ledger")
 
     def close(self, claim: Claim, outcome: ActionOutcome, reason: str = "") -> bool:
@@ -203,7 +203,7 @@ class Ledger(AssetWriter):
 
 
 def backoff(attempts: int) -> timedelta:
-    """Return how long to wait between so many failures and the next attempt."""
+    """Return how long to wait before the next attempt, after a number of attempts that failed."""
     doublings = min(attempts, (LAST_BACKOFF // FIRST_BACKOFF).bit_length())
     return min(FIRST_BACKOFF * (1 << doublings), LAST_BACKOFF)
 

@@ -11,7 +11,7 @@ from caraway.compute.profiles.columns import ColumnProfile
 from caraway.compute.profiles.kinds import Kind
 from caraway.compute.profiles.tables import Profile
 
-# So many profiles are read or written by one statement: some MB.
+# The number of profiles that one statement reads or writes: some MB.
 AT_ONCE = 500
 
 # The values of a table's primary key, the second of which is the name of the column.
@@ -70,7 +70,7 @@ def merged(connection: sa.Connection, query: sa.Select[Any]) -> dict[tuple[str, 
 
 
 def groups(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
-    """Yield the items in lists of at most so many."""
+    """Yield the items in lists of at most `size`."""
     iterator = iter(items)
     while group := list(islice(iterator, size)):
         yield group

@@ -19,7 +19,7 @@ from caraway.state.watched import WatchedStore
 # The most samples that are kept of one finding about one feature, and the most characters of a value in them.
 KEPT_SAMPLES = 20
 MAX_TEXT = 1_000
-# So many samples are forgotten by one statement.
+# The most samples that one statement deletes.
 FORGOTTEN_AT_ONCE = 1_000
 
 

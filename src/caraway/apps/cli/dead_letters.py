@@ -38,7 +38,7 @@ def list_letters(
     ] = None,
     since: Annotated[datetime | None, typer.Option(help="Only those that were written at this time or later.")] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, max=500, help="List so many single ones.")
+        int | None, typer.Option("--limit", "-n", min=1, max=500, help="List this number of single ones.")
     ] = None,
     before: Annotated[
         str | None, typer.Option(help="List older single ones: the value at the end of an earlier list.")

@@ -13,7 +13,7 @@ from caraway.apps.cli.remote import JsonOption, ServerOptions, ask, show_json
 def ledger(
     server: ServerOptions,
     closed: Annotated[
-        int, typer.Option(help="Also show so many finished entries, newest first.", min=0, max=10_000)
+        int, typer.Option(help="Also show this number of finished entries, newest first.", min=0, max=10_000)
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:

@@ -20,7 +20,7 @@ err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() el
 
 
 def cut(text: str, characters: int) -> str:
-    """Return a text for a table: whole, or so many characters of it with an ellipsis."""
+    """Return a text for a table: whole, or its first `characters` with an ellipsis."""
     return text if len(text) <= characters else f"{text[:characters]}…"
 
 

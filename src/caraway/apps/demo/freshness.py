@@ -12,7 +12,7 @@ from caraway.apps.demo.example import WEBHOOK
 from caraway.apps.demo.figures import Quantiles, quantiles
 from caraway.apps.demo.http import DemoConnection
 
-# The number of threads that send events, so many that a slow answer doesn't delay the next event: at 200 events/s, each
+# The number of threads that send events. With these a slow answer doesn't delay the next event: at 200 events/s, each
 # answer may take 80 ms.
 SENDERS = 16
 # The pause between two queries. On average it makes the measured time longer by half of the pause; without it the
@@ -55,7 +55,7 @@ def measure_freshness(
         rate: Events a second.
         seconds: The duration of the run.
         watched: The feature that takes an airport, and the one that returns its greatest delay.
-        every: One event in so many is watched, since the queries for watched events are load for the server, too.
+        every: One of this number of events is watched, since the queries for them are load for the server, too.
         together: Events of one request.
 
     Raises `CarawayError` if the server refuses a request.

@@ -10,7 +10,7 @@ import pandas as pd
 from caraway.apps.demo.example import WEBHOOK, Flights
 from caraway.client import Client
 
-# The events of all endpoints are sent in slices of so many (`SLICE`). Those of a slice that go to one endpoint are sent
+# The events of all endpoints are sent in slices of `SLICE` events. Those of a slice that go to one endpoint are sent
 # in requests of at most `BATCH` events.
 SLICE = 3000
 BATCH = 1000

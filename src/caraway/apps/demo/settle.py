@@ -14,8 +14,8 @@ from caraway.errors import RemoteError, UnavailableError
 
 # The number of flights in one query.
 AT_ONCE = 500
-# Until the values of so many flights agree, only these flights are queried, since queries of all flights would slow
-# down the jobs that still catch up.
+# The number of flights that are queried first. Until their values agree no others are, since queries of all flights
+# would slow down the jobs that still catch up.
 PROBED = 40
 # The time without any change after which no event can still be on its way. It covers a crash of the engine, which is
 # back after some 20 s, on a busy machine later.
@@ -57,7 +57,7 @@ class AgreementCheck:
 def settle(
     check: AgreementCheck, url: str, *, report: Notify, unchanged_seconds: float = UNCHANGED_SECONDS
 ) -> Agreement:
-    """Compare until all values agree, or until nothing has changed for so long that no event can still be on its way.
+    """Compare until all values agree, or until no event can still be on its way.
 
     The comparison ends after `unchanged_seconds` without a change. `report` is called every two seconds with a line
     about the missing values. Raises `CarawayError` if the server refuses, or was unreachable for too long.

@@ -29,7 +29,7 @@ LOG = structlog.get_logger(__name__)
 
 PROGRAM = "caraway.offline.monitoring"
 LOOK_SECONDS = 5.0
-# After the process has ended, another one isn't begun for so long, since one that fails would fail again and again.
+# The pause before a process that has ended is begun again, since one that fails would fail again and again.
 PAUSE_SECONDS = 10.0
 
 

@@ -21,8 +21,8 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 
 # Bytes of records after which a sample is long enough, however few rows they are.
 MAX_BYTES = 2 * 1024 * 1024
-# So many records are read for each wanted row, and at least so many: some are retractions, deletes or earlier revisions
-# of a row, and many rows of an aggregation have the same key.
+# The number of records that are read for each wanted row, and the least number for all rows together: some records are
+# retractions, deletes or earlier revisions, and many of an aggregation have the same key.
 RECORDS_PER_ROW, LEAST_RECORDS = 4, 100
 # The least revision, which records without one have.
 NO_REVISION = b""
@@ -36,7 +36,7 @@ class Newest(Protocol):
     """Reads the newest messages of a topic: `caraway.dataplane.topics.newest.NewestReader`."""
 
     def newest(self, topic: str, records: int, *, max_bytes: int, wanted: Wanted) -> list[Message]:
-        """Return about so many records of a topic, newest first."""
+        """Return about `records` of a topic, newest first."""
         ...
 
 

@@ -21,9 +21,9 @@ LOG = structlog.get_logger(__name__)
 LOOK_SECONDS = 1.0
 # Seconds between two looks whether a process has ended, while further queries have to wait for that.
 FULL_SECONDS = 0.05
-# A query whose process found that something doesn't answer is begun again after so many seconds.
+# The seconds after which a query is begun again whose process found that something doesn't answer.
 PAUSE_SECONDS = 10.0
-# Old results are looked for each time after so many looks.
+# Old results are looked for at one of this many looks.
 LOOKS_PER_TIDYING = 600
 PROGRAM = "caraway.offline"
 

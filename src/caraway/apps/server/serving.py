@@ -33,7 +33,7 @@ ANSWER_S = 1.0
 # The process ends itself at the latest this many seconds after SIGTERM, even if a call hangs: before a supervisor kills
 # the server, after 15 s. Unfinished work, such as actions of the ledger, is done again after the next start.
 END_S = 12.0
-# If it ends itself because of a call that hangs, so many of the innermost calls of each thread are logged.
+# The number of each thread's innermost calls that are logged if the server ends itself because of a call that hangs.
 CALLS_OF_THREAD = 6
 # The most connections that the kernel holds until this process accepts them; the system may allow fewer
 # (net.core.somaxconn).

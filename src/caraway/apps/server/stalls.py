@@ -20,12 +20,12 @@ from prometheus_client import Counter
 LOG = structlog.get_logger(__name__)
 
 STALLS = Counter("caraway_event_loop_stalls", "Times that the event loop answered nobody for 250 ms or more.")
-# Other callers wait as long as one callback holds the loop. Nothing that a request does there may take so long.
+# While one callback holds the loop, all other callers wait. Nothing that a request does there may take this long.
 LIMIT_S = 0.25
 # Seconds between two beats of the loop, and between two looks of the thread, which takes the calls once a beat is later
 # than LIMIT_S less LOOK_S: so it takes those of each stall of LIMIT_S while that lasts.
 BEAT_S, LOOK_S = 0.05, 0.1
-# A stall that is so long is logged while it lasts, since it may never end.
+# A stall of more than these seconds is logged while it lasts, since it may never end.
 LONG_S = 1.0
 # The most lines about stalls in a minute: a server that stalls all the time would fill its log.
 MOST_LINES = 10
@@ -110,7 +110,7 @@ def other_threads(most: int = CALLS_OF_OTHERS) -> dict[str, list[str]]:
 
 
 def calls_of(frame: FrameType | None, most: int) -> list[str]:
-    """Return at most so many calls that led to a frame, the inner ones first; none of a thread that has ended."""
+    """Return at most `most` calls that led to a frame, the inner ones first; none of a thread that has ended."""
     if frame is None:
         return []
     inner = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=most, lookup_lines=False)

@@ -76,7 +76,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a load of a source is: `done` of `total`, in `unit`s, so many a second and for so many seconds more."""
+    """How far a load of a source is: `done` of `total` `unit`s, its pace in a second, and the seconds that are left."""
 
     done: int
     total: int

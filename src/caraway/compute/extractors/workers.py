@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 # branches that take turns would often have to start a process, which takes some 30 ms; an idle process holds some tens
 # of MiB.
 _MOST_IDLE, _LEAST_MOST_IDLE = 2, 8
-# A process that no call has used for so many seconds is ended.
+# The seconds without a call after which a process is ended.
 IDLE_S = 600.0
 
 
@@ -71,7 +71,7 @@ class Workers:
         self._end(lambda worker: worker.commit not in {None, *commits} or 0 < worker.used_at < since)
 
     def take(self, commit: str, seconds: float) -> FunctionWorker:
-        """Take a worker for the functions of a commit, waiting for a turn at most so long.
+        """Take a worker for the functions of a commit, waiting at most `seconds` until one is free.
 
         Raises:
             TimeoutError: The most requests that may run at a time are running.

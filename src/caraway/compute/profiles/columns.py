@@ -34,8 +34,8 @@ from caraway.process.moments import Moments
 # Texts that are longer are kept by their beginning and a digest, so that a profile has a bounded size.
 MAX_TEXT = 64
 KEPT_TEXT = 44
-# If most of so many first values of a batch are different, equal ones aren't looked for: that takes half as long as
-# adding a value to the sketch of distinct ones.
+# The number of values at the beginning of a batch that are compared with each other. If most of them differ, equal
+# values aren't looked for in the batch: that takes half as long as adding a value to the sketch of distinct ones.
 LOOKED_AT = 256
 # Floats have all integers up to this one.
 _EXACT_INT = 1 << 53

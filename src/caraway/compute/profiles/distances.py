@@ -24,9 +24,9 @@ Floats = npt.NDArray[np.float64]
 TENTHS = np.linspace(0.1, 0.9, 9)
 # The most frequent categories of the reference that are bins of their own; all others are one bin.
 BINS = 20
-# The places at which distribution functions are compared: so many of each of both profiles.
+# Distribution functions are compared at quantiles: at this number of them from each of the two profiles.
 PLACES = 256
-# So many names of categories are shown.
+# The most names of categories that are shown.
 SHOWN = 5
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# Each step halves the interval, so a share is known to 2**-40 after so many.
+# The number of bisections. Each one halves the interval, so a share is known to 2**-40.
 _STEPS = 40
 
 

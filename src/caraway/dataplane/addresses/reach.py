@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _KAFKA_PORT = 9092
 
-# The seconds for which an error may be due to a refusal: a library tries for so long before it gives up.
+# The seconds after a refusal in which an error may be due to it: a library tries on before it gives up.
 _DUE_S = 60.0
 
 

@@ -29,8 +29,8 @@ from caraway.state.reader import StateReader
 
 LOG = structlog.get_logger(__name__)
 
-# An archive that hasn't renewed its lease for so long has ended, and others take its topics over. The tables refuse the
-# second one of two writers, so nothing depends on exact times.
+# The lease of an archive. One that hasn't renewed it in this time has ended, and others take its topics over. A table
+# refuses the second one of two writers, so nothing depends on exact times.
 LASTING = timedelta(seconds=10)
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 2.0

@@ -39,7 +39,7 @@ class Tables(Protocol):
         """Remove the rows of erased keys from the table of a topic; return whether none is left."""
 
     def vacuum(self, topic: str, hours: int) -> bool:
-        """Remove files of a table that were replaced so many hours ago; return whether that was possible."""
+        """Remove files of a table that were replaced `hours` ago; return whether that was possible."""
 
 
 class DownstreamErasures:

@@ -25,7 +25,7 @@ from caraway.graph.plan.model import TopicPlan
 
 LOG = structlog.get_logger(__name__)
 
-# Records are kept as messages until there are so many of them, or so many bytes, and then as Arrow columns, which take
+# Records are kept as messages until there are this number of them, or of bytes, and then as Arrow columns, which take
 # a fraction of the memory.
 PIECE_RECORDS = 10_000
 PIECE_BYTES = 2 << 20
@@ -33,7 +33,7 @@ PIECE_BYTES = 2 << 20
 # largest table is written at once.
 TABLE_BYTES = 16 << 20
 ALL_BYTES = 64 << 20
-# So many small files are made into large ones.
+# The number of writes of a table, each of which makes a small file, after which its files are made into large ones.
 SMALL_FILES = 64
 VACUUM_SECONDS = 3600.0
 RETRY_SECONDS = 2.0
@@ -251,7 +251,7 @@ class Follower:
         return True
 
     def vacuum(self, topic: str, hours: int) -> bool:
-        """Remove files of a topic's table that were replaced so many hours ago; return whether that was possible.
+        """Remove files of a topic's table that were replaced `hours` ago; return whether that was possible.
 
         Raises `UnavailableError` if the object store doesn't answer.
         """

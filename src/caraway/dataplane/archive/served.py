@@ -113,7 +113,7 @@ class ServedTables(Protocol):
         """Return the offset of the next message to archive of each partition, by topic."""
 
     def vacuum(self, topic: str, hours: int) -> bool:
-        """Remove files of a table that were replaced so many hours ago; return whether that was possible."""
+        """Remove files of a table that were replaced `hours` ago; return whether that was possible."""
 
 
 class ServedErasures:

@@ -19,7 +19,7 @@ class BehindError(CarawayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The lag beyond which rows are refused: more than so many records and, at the same time, so many seconds.
+    """The lag beyond which rows are refused: more than `records` and, at the same time, more than `seconds`.
 
     With 0 for either nothing is refused.
     """

@@ -43,7 +43,7 @@ class IntakeProcess:
     """Starts the process at the first use, and leaves requests to it. Only the event loop's thread may use it."""
 
     def __init__(self, *, timeout_s: float) -> None:
-        """Prepare to write to Kafka within so many seconds; nothing is started yet."""
+        """Prepare to write to Kafka within `timeout_s`; nothing is started yet."""
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None

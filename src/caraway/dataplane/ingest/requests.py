@@ -22,8 +22,8 @@ MAX_KEY_LENGTH = 200
 # The longest time after its first attempt at which a request with a key may be sent again. It bounds the part of the
 # topics that a request can have the server read.
 KEPT_MS = 24 * 60 * 60 * 1000
-# The topics are read for so many requests at a time, in threads of their own, so that other work finds threads free;
-# for one request of an account at a time, while so many others of the account wait for it.
+# The topics are read for `READERS` requests at a time, in threads of their own, so that other work finds threads free.
+# They are read for one request of an account at a time, for which `MOST_WAITING` others of the account may wait.
 READERS = 2
 MOST_WAITING = 16
 # A key is marked with its account, so that another account's same key is another one. Six bytes tell accounts, which

@@ -45,7 +45,7 @@ def kafka_logger() -> logging.Logger:
     return LOGGER
 
 
-# Settings of every consumer. librdkafka fetches nothing for so many milliseconds after its queue was full. With its
+# Settings of every consumer. After its queue was full, librdkafka fetches nothing for these milliseconds. With its
 # default of 1,000, a thread that empties the queue in 200 ms has nothing to do most of the time.
 CONSUMER: Mapping[str, Any] = {"fetch.queue.backoff.ms": 10}
 

@@ -49,8 +49,8 @@ class NewestReader:
     def newest(self, topic: str, records: int, *, max_bytes: int, wanted: Wanted = lambda _: True) -> list[Message]:
         """Return the newest messages of a topic, newest first. Blocks.
 
-        The messages have about so many records and bytes, or a step more, if there are as many among the last
-        `MAX_SCANNED` offsets. A topic that doesn't exist has none.
+        The messages have about the wanted number of records or bytes, or a step more, if the topic has them among
+        the last `MAX_SCANNED` offsets. A topic that doesn't exist has none.
 
         Args:
             topic: The topic.

@@ -92,7 +92,7 @@ def is_behind(positions: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
 
 
 def while_moving(timeout_s: float = ANSWER_TIMEOUT_S) -> Retrying:
-    """Return a function that repeats a request, for so many seconds, while a partition is about to get a leader."""
+    """Return a function that repeats a request, for `timeout_s`, while a partition is about to get a leader."""
     return Retrying(
         retry=retry_if_exception(is_moving),
         stop=stop_after_delay(timeout_s),

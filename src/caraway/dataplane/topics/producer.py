@@ -56,8 +56,8 @@ class TopicWriter:
             "max.in.flight.requests.per.connection": 1,
             "linger.ms": linger_ms,
             "partitioner": "murmur2_random",
-            # For so many ms all rows without a key go to one partition, then to another: batches are full, and rows are
-            # soon spread.
+            # All rows without a key go to one partition for these milliseconds, then to another: batches are full, and
+            # rows are soon spread.
             "sticky.partitioning.linger.ms": 10,
             # Topics are created before anybody writes to them. So a topic that the broker doesn't know is an error,
             # which a write reports after 5 s; by default librdkafka waits for the topic for 30 s.

@@ -21,8 +21,8 @@ CONFIG: Mapping[str, Any] = {
     # The offsets before an end may be those of messages that were removed. Then only the end of the partition is
     # reported.
     "enable.partition.eof": True,
-    # When the messages of a request have come, librdkafka asks for the next ones at once. The broker answers this after
-    # so many milliseconds, and the next request of the same consumer waits for that.
+    # When the messages of a request have come, librdkafka asks for the next ones at once. If there are none, the
+    # broker answers after these milliseconds, and the next request of the same consumer waits for that.
     "fetch.wait.max.ms": 5,
     # The kB of messages that librdkafka may fetch ahead and keep in memory.
     "queued.max.messages.kbytes": 8 * 1024,

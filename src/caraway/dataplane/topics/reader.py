@@ -59,7 +59,7 @@ ENDS_S = 0.1
 METADATA_TIMEOUT_S = 5.0
 # The most seconds for which the broker is asked for the end of a partition. If it doesn't answer, the next look asks.
 END_TIMEOUT_S = 1.0
-# So many times as many messages as were taken before are taken next in a read.
+# A read takes messages in steps: in each at most this multiple of those that it has taken before.
 GROWTH = 20
 
 

@@ -69,7 +69,7 @@ class UnitCosts:
     topic_bytes: float = 60.0
 
     def index(self, keys: float) -> float:
-        """Return the cost of a record of an index with so many keys, in microseconds."""
+        """Return what a record costs an index with this number of keys, in microseconds."""
         share = math.log(max(keys, 1.0) / self.few) / math.log(self.many / self.few)
         return self.index_few + (self.index_many - self.index_few) * min(1.0, max(0.0, share))
 

@@ -217,9 +217,10 @@ class CheckPlan:
 
     @property
     def check_id(self) -> str:
-        """The name under which rows are counted: the data and the expectations, so that other ones begin at zero.
+        """The name under which rows are counted: the topic, with a hash of the expectations and of being profiled.
 
-        So do the counts of a dataset that is profiled from now on, or isn't any more: one pass does both.
+        So the counts begin at zero when the expectations change, and also when the dataset is profiled from now on, or
+        isn't any more, since one pass counts and profiles.
         """
         texts = [f"{item.name} {item.arguments}" for item in self.suite.expectations]
         texts += ["profiled"] if self.profiled else []

@@ -45,7 +45,7 @@ class NumberColumn(NumberIntervals):
         self._values = numbers_of(self.family, values.drop_nulls())
 
     def between(self, first: Ints, last: Ints) -> tuple[Ints, Ints]:
-        """Return the intervals of values that are in intervals of rows."""
+        """Return the intervals of values, which lack the rows that are null, that belong to intervals of rows."""
         return self._before[first], self._before[last]
 
     def counts(self, first: Ints, last: Ints) -> Ints:
@@ -128,7 +128,7 @@ class AggregateInputs(WindowInputs):
         return _Sorted(self.values, timeline, timeline.places)
 
     def lived(self, length_us: int | None) -> SortedRows:
-        """Return a row for each input that enters windows of a length, and one that takes it back when it leaves."""
+        """Return a row of weight 1 where an input enters windows of a length, and one of -1 where it leaves them."""
         rows, weights, times = lives(self.enters, self.times, self.ends, length_us)
         timeline = Timeline(self.groups[rows], times, self.count)
         return _Sorted(self.values, timeline, rows[timeline.places], weights[timeline.places])
@@ -171,7 +171,7 @@ class _Sorted(SortedRows):
 
 
 def lives(enters: Ints, times: Ints, ends: Ints | None, length_us: int | None) -> tuple[Ints, Ints, Ints]:
-    """Return a row for each input that enters windows of a length, and one that takes it back when it leaves.
+    """Return a row of weight 1 where an input enters windows of a length, and one of -1 where it leaves them.
 
     Args:
         enters: The times at which inputs enter windows.

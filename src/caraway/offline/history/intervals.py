@@ -54,7 +54,7 @@ class NumberIntervals(Protocol):
     unit: int
 
     def between(self, first: Ints, last: Ints) -> tuple[Ints, Ints]:
-        """Return the intervals of values that are in intervals of rows."""
+        """Return the intervals of values, which lack the rows that are null, that belong to intervals of rows."""
         ...
 
     def counts(self, first: Ints, last: Ints) -> Ints:
@@ -106,5 +106,5 @@ class WindowInputs(Protocol):
         ...
 
     def lived(self, length_us: int | None) -> SortedRows:
-        """Return a row for each input that enters windows of a length, and one that takes it back when it leaves."""
+        """Return a row of weight 1 where an input enters windows of a length, and one of -1 where it leaves them."""
         ...

@@ -22,7 +22,7 @@ from caraway.dataplane.topics.reader import Message
 from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.offline.history.records import TopicRecords, columns_needed
 
-# So many records are written to the index at once.
+# The number of records that are written to the index at once.
 BATCH = 5_000
 
 
@@ -84,7 +84,7 @@ class KnownIndex:
         """Read rows, each as it was known at its time; see `caraway.compute.query.model.Reader.read`."""
         times = np.full(len(keys), at_us, np.int64) if isinstance(at_us, int) else np.asarray(at_us, np.int64)
         order = np.argsort(times, kind="stable")
-        # So many records had been ingested at the time of each read.
+        # The number of records that had been ingested at the time of each read.
         reached = np.searchsorted(self._ingested, times[order], side="right")
         values: list[list[object]] = [[None] * len(keys) for _ in columns]
         found = [False] * len(keys)

@@ -24,10 +24,10 @@ _T = TypeVar("_T")
 GROUP, AT = "row group", "row at"
 # Runs are merged some blocks at a time, since reading a part of a run takes a millisecond, however small it is.
 PIECE_BLOCKS = 4
-# Runs are read in batches of so many rows, of which the first and the last one of a part are read as a whole.
+# The rows of a batch in which runs are read. The first and the last batch of a part are read as a whole.
 BATCH_ROWS = 8_192
-# A run is known by a sample of its rows, so many for each block. The more there are, the less differ the sizes of what
-# is merged at a time.
+# A run is known by a sample of its rows, with this number of them for each block. The more there are, the less the
+# sizes of what is merged at a time differ.
 _SAMPLES = 64
 # The bytes of a timeline for each row.
 TIMELINE_BYTES = 16
@@ -52,7 +52,7 @@ class BlockCache:
     """Holds what was computed last from blocks."""
 
     def __init__(self, limit: int) -> None:
-        """Hold so many bytes."""
+        """Hold at most `limit` bytes."""
         self._limit = limit
         self._held: OrderedDict[tuple[object, ...], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
@@ -186,7 +186,7 @@ def sorted_blocks(
 
 
 def together(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Yield frames put together until each has so many rows."""
+    """Yield the rows of frames in frames of `rows` to twice as many rows; only the last one may have fewer."""
     waiting: list[pl.DataFrame] = []
     for frame in frames:
         for some in frame.iter_slices(rows):

@@ -222,7 +222,7 @@ def shifts_of(values: Floats | Ints) -> tuple[int, int]:
 
 
 def _pieces(rows: int) -> Iterator[slice]:
-    """Yield slices of so many rows, each of a size that the processor's cache holds."""
+    """Yield slices of `rows` rows, each of a size that the processor's cache holds."""
     for begin in range(0, rows, PIECE_ROWS):
         yield slice(begin, begin + PIECE_ROWS)
 

@@ -16,7 +16,7 @@ BITS = np.uint64(LIMB_BITS)
 LIMB = np.uint64((1 << LIMB_BITS) - 1)
 # A divisor has to leave room for 32 bits of the dividend in a number of 63 bits.
 MAX_DIVISOR = 1 << 31
-# With so many further limbs below, a quotient by up to `MAX_DIVISOR` has more than 64 bits.
+# The number of further limbs below with which a quotient by up to `MAX_DIVISOR` has more than 64 bits.
 _MORE_LIMBS = 3
 _TWO_64 = 2.0**64
 # A float times this number and back loses half of its bits, so that squares of both halves are exact.

@@ -29,15 +29,16 @@ from caraway.state.watched import LEASE, watcher
 LOG = structlog.get_logger(__name__)
 
 WATCHES: tuple[Kind, ...] = (SKEW, DRIFT, QUALITY)
-# A process that hasn't renewed its lease for so long has died, and another one goes on.
+# The lease of the process. If it isn't renewed in this time, the process has died, and another one goes on.
 LASTING = timedelta(seconds=15)
 RENEW_SECONDS = 3.0
 # A watch can always look at things later, so all that answers requests goes first.
 NICENESS = 15
-# A process without work ends after so long, since it takes some 200 MB. The server starts one when there is work.
+# The time without work after which the process ends, since it takes some 200 MB. The server starts one for new work.
 IDLE_SECONDS = 300.0
 LOOK_SECONDS = 5.0
-# A pass that isn't over after so long is made again by the next process, since it has recorded nothing.
+# The time that a pass has to end when the process stops. After it, the next process makes the pass again, since this
+# one has recorded nothing.
 STOP_SECONDS = 5.0
 
 

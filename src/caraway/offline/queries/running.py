@@ -29,7 +29,7 @@ PART_ROWS, PART_ROWS_OF_FUNCTIONS = 100_000, 5_000
 PART_ROWS_ON_SPARK = 1_000_000
 # Seconds between two looks whether a query was cancelled while a part is computed.
 LOOK_SECONDS = 1.0
-# A query is begun so many times without writing a part, and then fails.
+# The number of times that a query is begun without writing a part; then it fails.
 ATTEMPTS = 3
 
 

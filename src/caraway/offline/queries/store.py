@@ -119,7 +119,7 @@ class OfflineQueries(Store):
         self._write(held.values(expires_at=NOW - sa.text("interval '1 second'")), "free an offline query")
 
     def old(self, age: timedelta) -> list[str]:
-        """Return the ids of queries that were over so long ago."""
+        """Return the ids of queries that ended more than `age` ago."""
         query = sa.select(_TABLE.c.id).where(_TABLE.c.ended_at < NOW - age).limit(MAX_LISTED)
         return self._in_transaction(
             lambda connection: list(connection.execute(query).scalars()), "read old offline queries"

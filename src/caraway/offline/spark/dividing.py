@@ -17,7 +17,7 @@ from caraway.process.scratch import ScratchFolder
 
 # The records of a dataset and a division that a task holds in memory; it sorts more of them on the disk.
 RECORDS_BYTES = 64 << 20
-# So many runs, and so many blocks, of sorted records are as large as that.
+# A run of sorted records may take a half of this memory, a block of them an eighth.
 RUNS, BLOCKS = 2, 8
 # The kind of pieces of records that may be revised. They are brought together by identity first.
 IDENTITIES = 2

@@ -31,7 +31,7 @@ from caraway.offline.spark.stages import stages_of
 from caraway.offline.spark.tasks import begin_rows, divide_records, gather_revisions, run_stage
 from caraway.offline.spark.work import DividedDataset, RecordsTask, Work, columns_read, is_divisible, ordered_keys
 
-# The records of a division take about so much memory, however many a dataset has.
+# The memory that the records of a division take, about, however many a dataset has.
 DIVISION_BYTES = 128 << 20
 # The rows of a piece. Those of a piece that calls users' functions are fewer, since a failing row makes the others of
 # its piece be computed again.

@@ -15,7 +15,7 @@ from caraway.process.settings.settings import Settings
 STOP_SECONDS = 5.0
 # The number of tasks that a cluster is assumed to run at a time, if `spark.default.parallelism` isn't set.
 TASKS_OF_A_CLUSTER = 64
-# A piece has up to some megabytes, and so many pieces are handed to a task's process together.
+# The number of pieces, of up to some megabytes each, that are handed to a task's process together.
 _PIECES_PER_BATCH = "8"
 
 

@@ -178,7 +178,7 @@ def gather_revisions(work: Work, batches: Batches) -> Batches:
 
 
 def begin_rows(work: Work, names: Sequence[str], batches: Batches) -> Batches:
-    """Take the steps of the first stage, which needs no shuffle, for pieces of rows whose numbers the rows have."""
+    """Compute the steps of the first stage, which needs no shuffle, for the pieces whose numbers `batches` have."""
     evaluator = evaluator_of(work)
     evaluator.divide({}, ())
     for batch in batches:
@@ -188,7 +188,7 @@ def begin_rows(work: Work, names: Sequence[str], batches: Batches) -> Batches:
 
 
 def run_stage(work: Work, stage: int, batches: Batches) -> Batches:
-    """Take the steps of a stage for divisions: of each there come first the pieces of records, then those of rows."""
+    """Compute the steps of a stage for divisions. A division's pieces of records come before its pieces of rows."""
     evaluator = evaluator_of(work)
     for division, pieces in groupby(of_batches(batches), key=lambda piece: piece.division):
         records: dict[str, DividedTopic] = {}

@@ -31,7 +31,7 @@ from caraway.process.private_files import opener
 
 # A request is one message, with the whole environment.
 MOST_BYTES = 1024 * 1024
-# A fork server takes some 200 MB, so it ends when nothing was asked of it for so long.
+# The time without a request after which a fork server ends, since it takes some 200 MB.
 IDLE_SECONDS = 300.0
 # Linux cuts longer names of processes.
 MOST_NAME_BYTES = 15

@@ -53,7 +53,7 @@ def start(launch: Launch, log: Path | None, death_signal: signal.Signals) -> sub
 def run_to_end(launch: Launch, log: Path, seconds: float) -> str | None:
     """Run a program; return None if it succeeded, otherwise all that it printed.
 
-    The file `log` gets the output of this run only. The program is killed after so many `seconds` without any progress,
+    The file `log` gets the output of this run only. The program is killed after `seconds` without any progress,
     and the returned text says so.
     """
     log.unlink(missing_ok=True)

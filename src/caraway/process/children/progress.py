@@ -15,7 +15,7 @@ from typing import Final
 LONGEST_START_SECONDS: Final = 1800.0
 
 # A process makes progress if it uses this part of one processor, or writes to its log. The timers of an idle JVM take a
-# hundredth of a processor; a process that competes with thirty others for one still gets so much.
+# hundredth of a processor; a process that competes with thirty others for one processor still gets this part.
 BUSY_SHARE: Final = 0.03
 
 # The most seconds between two looks at a process. A look reads the system's table of processes, which takes some

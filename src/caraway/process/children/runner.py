@@ -22,7 +22,7 @@ RUNNING_SECONDS = 2.0
 # the start has taken, within the two bounds above. So the checks delay a start by at most this part.
 PAUSE_SHARE = 0.05
 
-# From so many failed health checks in a row on, a part is shown as unresponsive; it isn't restarted for that. On a
+# The failed health checks in a row after which a part is shown as unresponsive; it isn't restarted for that. On a
 # machine under load a check may fail once or twice without anything being wrong.
 TOLERATED_FAILURES = 3
 
@@ -30,10 +30,10 @@ TOLERATED_FAILURES = 3
 # for ever.
 BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
-# A part that has lived for so long counts as recovered: its next death counts as the first in a row.
+# The life of a part after which it counts as recovered: its next death counts as the first in a row.
 LONG_LIFE_SECONDS = 60.0
 
-# From so many deaths in a row on, the part is shown as failed, with the end of its log. It is still started again after
+# The deaths in a row after which a part is shown as failed, with the end of its log. It is still started again after
 # each pause.
 REPEATED_DEATHS = 3
 
@@ -208,7 +208,7 @@ class Runner:
 
 
 def _starting_pause_s(taken_s: float) -> float:
-    """Return the pause before the next health check of a part whose start has taken so many seconds."""
+    """Return the pause before the next health check of a part whose start has taken `taken_s` until now."""
     return min(RUNNING_SECONDS, max(STARTING_SECONDS, PAUSE_SHARE * taken_s))
 
 

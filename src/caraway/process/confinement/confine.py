@@ -18,9 +18,9 @@ from caraway.process.confinement.policy import Confinement, Report
 FILE_BYTES = 256 << 20
 # The most files that a process may have open.
 OPEN_FILES = 1024
-# Linux limits the threads and processes of a user id as a whole (RLIMIT_NPROC). A process may start so many beyond
-# those that its user has when it is confined: libraries start a thread for each processor, and some have several such
-# pools.
+# Linux limits the threads and processes of a user id as a whole (RLIMIT_NPROC). This is the number that a process may
+# start beyond those that its user has when it is confined: libraries start a thread for each processor, and some have
+# several such pools.
 THREADS = 512
 # The score that makes the kernel choose a process first.
 OOM_FIRST = "1000"

@@ -27,7 +27,7 @@ class RestartedProcess:
     """A process that answers one request after the other. It is started by the first request, and again if it ended."""
 
     def __init__(self, target: str, confinement: Confinement, memory_mb: int | None) -> None:
-        """Prepare a process that runs `target`, a "module:function", with these rights and at most so much memory."""
+        """Prepare a process that runs `target`, a "module:function", with these rights and at most `memory_mb`."""
         self._start: Callable[[], ConfinedProcess] = lambda: ConfinedProcess(target, confinement, memory_mb)
         self._process: ConfinedProcess | None = None
 

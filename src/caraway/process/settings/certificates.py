@@ -11,7 +11,7 @@ from cryptography import x509
 from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.server import ServerSettings
 
-# A certificate is warned of so long before it ends: enough time to get another one.
+# The time before the end of a certificate from which on a warning is shown: enough to get another one.
 SOON = timedelta(days=14)
 
 

@@ -17,7 +17,7 @@ class ArchiveSettings(Section):
         topic_days: Days after which records that are in their table are removed from their topic. None: topics keep all
             records.
         replaced_hours: Hours for which a table keeps files that were replaced, since a reader may have begun with them.
-            Rows of erased keys stay in these files for so long.
+            Rows of erased keys stay in these files until then.
     """
 
     enabled: bool = True

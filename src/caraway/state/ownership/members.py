@@ -43,7 +43,7 @@ ENGINES = Group(members="engine/", things="job/")
 ARCHIVES = Group(members="archive/", things="archived/")
 # Servers divide the sources by hashing, too; each source has a lease beside it, for moments of disagreement.
 READERS = Group(members="source-reader/", things="read/")
-# So do servers with the sinks.
+# Servers divide the sinks by hashing as they divide the sources, with a lease for each sink.
 WRITERS = Group(members="sink-writer/", things="written/")
 
 

@@ -258,7 +258,7 @@ class Provider:
         return key
 
     async def _refresh(self, after: float = FRESH_S) -> None:
-        """Read the provider's document and keys if those that are known were read longer ago than so many seconds."""
+        """Read the provider's document and keys if those that are known were read more than `after` seconds ago."""
         if self._clock() - self._read_at < after:
             return
         async with self._reading:

@@ -12,7 +12,7 @@ from caraway.state.model import PAUSED
 
 # The seconds by which an index or a job may be behind without being reported. Bursts are served within this time.
 LATE_S = 30.0
-# A job's engine reports every few seconds. After so long without a report nobody knows what the job does.
+# A job's engine reports every few seconds. After this time without a report nobody knows what the job does.
 SILENT = timedelta(seconds=60)
 # The most names in a sentence, and the most problems of a kind.
 LISTED = 5

@@ -24,7 +24,7 @@ from caraway.state.reader import StateReader
 from caraway.state.registry import JobPauses
 from caraway.state.writer import StateWriter
 
-# The number of actions that are done at a time. After so many, `reconcile` releases its lock, so that a commit can have
+# The number of actions that are done at a time. After these, `reconcile` releases its lock, so that a commit can have
 # it, and `converge` looks whether its time is up.
 BATCH = 50
 # A commit waits at most this long for its actions, such as creating topics; the rest happens in the background.

@@ -28,7 +28,7 @@ class AssetWorld(Protocol):
 
 
 def step(ledger: Ledger, world: AssetWorld, most: int) -> int:
-    """Do actions that are due, at most so many and all of one kind; return their number.
+    """Do at most `most` actions that are due, all of one kind; return their number.
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """

@@ -121,18 +121,27 @@ class _Job:
     again: bool = False
     # The time since which the oldest mark that isn't done has been under way.
     since: float | None = None
-    # The same of the oldest mark with rows that came while the job was at another one, and that it will skip.
+    # While the job works on a mark, newer ones with rows may come, of which it will take the newest only. This is the
+    # time since which the oldest of them has been under way.
     skipped: float | None = None
     attempts: list[_Attempt] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Index:
-    """An index, the mark that it works on since a time, the time of the last one reached, and how long that took."""
+    """How far an index is with heartbeats.
+
+    Attributes:
+        plan: The index.
+        mark: The mark that it is to reach next; None if it has reached all that came.
+        skipped: The time since which the oldest mark has been under way that came meanwhile and will be skipped.
+        begun: The time since which it works on `mark`.
+        done_at: The time of the last mark that it has reached.
+        delay: How long that one took, in seconds; None before the first.
+    """
 
     plan: IndexPlan
     mark: Mark | None = None
-    # The time since which the oldest mark that came meanwhile, and that will be skipped, has been under way.
     skipped: float | None = None
     begun: float = 0.0
     done_at: float = LONG_AGO

@@ -21,7 +21,7 @@ from caraway.state.permissions import ANYBODY
 # The most graphs whose catalogues are kept: those of the branches and roles that people look at.
 MAX_CATALOGUES = 8
 # The pages that show how something is now, and have no form whose entries would be lost, are loaded again by themselves
-# after so many seconds. An address may choose how many, or that its page isn't.
+# after some seconds. An address may choose how many, or that its page isn't.
 LIVE = frozenset(
     f"{HOME}{page}" for page in ("", "/dataset", "/feature", "/job", "/source", "/sink", "/quality", "/jobs")
 )

@@ -79,7 +79,7 @@ class OtelTracer:
         return OtelTrace(self._tracer, self._tracer.start_span("request", context, SpanKind.SERVER))
 
     def stop(self, timeout_s: float) -> None:
-        """Send the spans that wait, for so many seconds at most."""
+        """Send the spans that wait, for at most `timeout_s`."""
         self._provider.force_flush(round(1000 * timeout_s))
         self._provider.shutdown()
 

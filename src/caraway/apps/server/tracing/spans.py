@@ -45,7 +45,7 @@ class Tracer(Protocol):
         ...
 
     def stop(self, timeout_s: float) -> None:
-        """Send the traces that wait, for so many seconds at most."""
+        """Send the traces that wait, for at most `timeout_s`."""
         ...
 
 

@@ -23,7 +23,7 @@ from caraway.dataplane.topics.reader import Message
 from caraway.expr.polars.values import from_polars, polars_type
 from caraway.graph.plan.model import RecordSchema
 
-# Records are encoded so many at a time, since their values take several times as much memory as the columns.
+# The number of records that are encoded at a time, since their values take several times the memory of the columns.
 ENCODED_AT_ONCE = 5_000
 
 # The first offset, and the one behind the last, by partition.

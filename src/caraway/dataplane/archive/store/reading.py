@@ -24,10 +24,10 @@ from caraway.errors import UnavailableError
 from caraway.expr.polars.values import polars_type
 from caraway.graph.plan.model import TopicKind, TopicPlan
 
-# A broker that sends nothing for so long, although there are messages to read, counts as gone.
+# A broker that sends nothing for these seconds, although there are messages to read, counts as gone.
 SILENT_SECONDS = 30.0
 POLL_SECONDS = 0.5
-# Messages are made into columns so many at a time.
+# The number of messages that are made into columns at a time.
 PIECE_MESSAGES = 10_000
 # The messages of a topic that are read together, if its records are read some at a time.
 SPAN_MESSAGES = 100_000

@@ -286,7 +286,7 @@ class ArchiveTable:
         return int(outcome["numFilesRemoved"])
 
     def vacuum(self, *, hours: int = KEPT_HOURS) -> int:
-        """Remove files that were replaced, or written in vain, so many hours ago; return their number."""
+        """Remove files that were replaced, or written in vain, `hours` ago; return their number."""
         with _translated_errors(self.url):
             return len(
                 self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True)

@@ -71,13 +71,13 @@ class Subscription:
         self.unsent = self.plan.emits is not None
 
     def note_blocks(self, messages: int, applied: Applied) -> None:
-        """Update the number of records in a message by the outcome of so many messages."""
+        """Update the average number of records in a message by the outcome of `messages`."""
         found = (applied.written + applied.unchanged + applied.refused) / messages
         share = min(1.0, messages / AVERAGED_MESSAGES)
         self.records_per_message = max(1.0, self.records_per_message + share * (found - self.records_per_message))
 
     def estimated(self, messages: int) -> int:
-        """Return about how many records are in so many waiting messages: 0 in none, and at least 1 in each."""
+        """Return about how many records are in `messages` that wait: 0 in none, and at least 1 in each."""
         return round(messages * self.records_per_message)
 
     def count(self, applied: Applied) -> None:

@@ -142,7 +142,7 @@ class IndexStore:
         return int.from_bytes(self.get(left_out_key(asset)) or b"")
 
     def add_left_out(self, batch: WriteBatch, asset: bytes, records: int) -> None:
-        """Add to `batch` that the asset left out so many more records. Only the writer of the asset may call this."""
+        """Add to `batch` that the asset left out `records` more. Only the writer of the asset may call this."""
         batch.put(left_out_key(asset), (self.left_out(asset) + records).to_bytes(8))
 
     def assets(self) -> set[bytes]:

@@ -13,8 +13,8 @@ from caraway.process.private_files import write_whole
 from caraway.process.recurring import Recurring
 
 BEAT_SECONDS = 1.0
-# A round of the engine's loop takes milliseconds. If no round has ended for so long, the loop hangs, and the heartbeat
-# stops.
+# A round of the engine's loop takes milliseconds. If no round has ended for these seconds, the loop hangs, and the
+# heartbeat stops.
 HUNG_SECONDS = 30.0
 
 

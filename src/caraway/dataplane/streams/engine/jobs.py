@@ -16,7 +16,7 @@ FIRST_BACKOFF_SECONDS = 1.0
 # The longest wait, in seconds, before a failed job is started again. A killed broker is back in some seconds, and a
 # longer wait would prolong the outage of its jobs.
 LAST_BACKOFF_SECONDS = 30.0
-# A job that has run for so long counts as recovered: its error is cleared, and its next failure counts as the first.
+# The time after which a running job counts as recovered: its error is cleared, and its next failure is the first.
 RECOVERED_SECONDS = 120.0
 
 

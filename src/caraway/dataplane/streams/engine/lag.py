@@ -36,7 +36,7 @@ class Tide:
     """
 
     def __init__(self, looks: int) -> None:
-        """Remember so many looks."""
+        """Remember the last `looks` at the ends of topics."""
         self._looks: deque[tuple[float, Totals]] = deque(maxlen=looks)
 
     def rise(self, at: float, ends: Offsets) -> None:

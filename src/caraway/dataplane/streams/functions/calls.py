@@ -21,9 +21,9 @@ from caraway.graph.operators import AssignFunction, FilterFunction, Transform
 from caraway.graph.redaction import redacted
 from caraway.graph.schemas import Schema
 
-# A dead letter keeps so many of a traceback's last lines: the innermost frames and the error.
+# The number of a traceback's last lines that a dead letter keeps: the innermost frames and the error.
 TRACEBACK_LINES = 12
-# A process keeps the functions of so many steps unpickled, instead of unpickling them for each batch.
+# The number of steps whose functions a process keeps unpickled, instead of unpickling them for each batch.
 _KEPT = 256
 
 UserStep = FilterFunction | AssignFunction | Transform

@@ -77,7 +77,7 @@ def limits_of(session: SparkSession) -> Limits:
 
 
 class UselessError(Exception):
-    """A function hangs or exits for so many rows that its job stops."""
+    """A function hangs or exits for more rows than a job bears, so the job stops."""
 
 
 class FunctionChild(RestartedProcess):
@@ -142,7 +142,7 @@ class Halving(Generic[Answer]):
     """Requests parts of a batch until the rows without an answer are found.
 
     Attributes:
-        ask: Requests the rows from one position to another, within so many seconds.
+        ask: Requests the rows from one position to another, within the given number of seconds.
         fresh: Returns whether the next call is the first one of its process.
         fallback: Returns the answer for a row that has none, made from the reason.
         limits: The limits of the function.

@@ -115,7 +115,7 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in a process beside the driver, and reads them in tasks."""
 
     def __init__(self, archived: Archived, batch_records: int) -> None:
-        """Read topics, so many records in a batch."""
+        """Read topics, `batch_records` in a batch."""
         self._topics = {topic.name: topic for topic in archived.topics}
         self._objects_url = archived.objects_url
         self._batch_records = batch_records

@@ -178,7 +178,7 @@ def start_job(
 
 @lru_cache(maxsize=16)
 def _dividing(session: SparkSession, tasks: int) -> SparkSession:
-    """Return a session on the same Spark context in which stateful steps have so many tasks.
+    """Return a session on the same Spark context in which stateful steps have `tasks` tasks.
 
     The session is cached for each number of tasks, because Spark never removes a session's listener from its event bus.
     """

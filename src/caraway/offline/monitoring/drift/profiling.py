@@ -66,7 +66,7 @@ def _within(spans: Mapping[int, tuple[int, int]]) -> pl.Expr:
 
 
 def _shortened(found: pl.DataFrame, partition: int, span: tuple[int, int], most: int) -> tuple[int, int]:
-    """Return the beginning of a span of offsets that has at most so many rows, but at least one message."""
+    """Return the beginning of a span of offsets that has at most `most` rows, but at least one message."""
     offsets = found.filter(pl.col(PARTITION) == partition)[OFFSET].sort()
     if len(offsets) <= most:
         return span

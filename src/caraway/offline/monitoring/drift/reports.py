@@ -81,7 +81,7 @@ class Window:
 
 
 def last_hours(now: datetime, hours: int) -> Window:
-    """Return the window of so many hours, the last of which is the one that hasn't passed yet."""
+    """Return the window of the last `hours` hours, the one that hasn't passed yet included."""
     until = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     return Window(until - timedelta(hours=hours), until)
 

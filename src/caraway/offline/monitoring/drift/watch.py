@@ -40,7 +40,7 @@ from caraway.state.reader import StateReader
 
 LOG = structlog.get_logger(__name__)
 
-# The features of so many commits are kept.
+# The number of commits whose features are kept in memory.
 KEPT_COMMITS = 50
 PRUNE_SECONDS = 3600.0
 US = 1_000_000

@@ -76,7 +76,7 @@ class EventSender:
         return len(self._waiting)
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread, and wait so many seconds at most for the request under way; events that wait are dropped."""
+        """End the thread, and wait at most `timeout_s` for the request under way; events that wait are dropped."""
         if self._work.stop(timeout_s):
             self._http.close()
 

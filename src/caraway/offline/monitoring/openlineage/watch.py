@@ -75,7 +75,7 @@ class LineageWatch:
         self._work.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End both threads, and wait so many seconds at most for each."""
+        """End both threads, and wait at most `timeout_s` for each."""
         self._work.stop(timeout_s)
         self._sender.stop(timeout_s)
 

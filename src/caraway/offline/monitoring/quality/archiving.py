@@ -40,7 +40,7 @@ KEY = ("check", "expectation", "start")
 ALL_HOURS = 24.0 * 366 * 200
 # The rows that are written at once. A check of ten expectations has some 7,000 hours in a month.
 WRITTEN_ROWS = 50_000
-# A table of so many files is compacted: each write makes one.
+# The number of files from which on a table is compacted: each write makes one.
 FILES = 24
 
 # Counts by the name of an expectation and the start of an hour.

@@ -22,7 +22,7 @@ from caraway.offline.monitoring.quality.profiling import Mask, RowProfiles
 from caraway.offline.monitoring.quality.seen import SeenRecords
 from caraway.offline.monitoring.quality.store import Findings, Sample, coarse, horizon
 
-# Counts are recorded at the latest after so many rows of a check.
+# The rows of a check after which counts are recorded at the latest.
 RECORDED_ROWS = 200_000
 # The most samples of an expectation that a pass keeps, and the most bytes of a row that is kept.
 SAMPLES, SAMPLE_BYTES = 5, 8_192
@@ -42,7 +42,7 @@ class Counting:
             plan: The check.
             recorded: The positions up to which rows were counted and recorded, by partition.
             state: The file of the records that were seen, for topics whose records may come again.
-            profiles_s: Hours that begin so many seconds before the newest row have no profiles.
+            profiles_s: The seconds before the newest row beyond which an hour has no profiles.
 
         Raises `UnavailableError` if the file can't be used.
         """
@@ -113,8 +113,8 @@ class Counting:
         Args:
             newest: The start of the newest window that was recorded.
             now: The time. Windows that begin later are only part of the totals.
-            kept_s: Windows that begin so many seconds before the newest one (`store.horizon`) are only
-                part of the totals.
+            kept_s: The seconds before the newest window (`store.horizon`) beyond which windows are only part of the
+                totals.
             hides: The check whether a row is erased; samples have no such row.
         """
         windows = added(self._counts)

@@ -1,8 +1,8 @@
 """Insert deltas: the rows that records of a topic put into a dataset, each once.
 
-Deletions and retractions are none. If a record may come again, its identity and revision say whether it did
-(docs/inside/records.md). A record with a Kafka key comes to the same partition again, so its deltas depend on the
-records of this partition in their order. One without a key may come to any partition.
+Deletions and retractions aren't insert deltas. If a record may come again, its identity and revision say whether it
+has come already (docs/inside/records.md). A record with a Kafka key comes to the same partition again, so its deltas
+depend on the records of this partition in their order. A record without a key may come to any partition.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -15,7 +15,8 @@ from caraway.offline.monitoring.quality.profiling import profiled_kinds
 NAME = "CarawayFieldDrifted"
 # The object of the alerts that were sent.
 OBJECT = "drift/dataset_alerts.json"
-# After a comparison none begins for so many times as long as it took.
+# The next comparison begins when ten times the duration of the last one have passed since that one began: comparisons
+# take at most a tenth of a processor.
 RESTS = 10
 NEVER = float("-inf")
 

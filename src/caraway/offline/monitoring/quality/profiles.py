@@ -35,7 +35,7 @@ def add_profiles(
         connection: A transaction, in which the row of the check's positions is locked.
         check_id: The name of the check.
         profiles: The profiles.
-        kept_s: Hours that begin so many seconds before the newest one have no profiles.
+        kept_s: The seconds before the newest hour beyond which an hour has no profiles.
     """
     table = quality_profiles
     own = table.c.check_id == check_id

@@ -32,7 +32,7 @@ from caraway.dtypes.types import (
 from caraway.graph.plan.model import CheckPlan
 from caraway.offline.monitoring.quality.deltas import Deltas
 
-# The profiles that are recorded at the latest when there are so many: each takes some kB of memory.
+# The most profiles that wait to be recorded: each takes some kB of memory.
 MOST_PROFILES = 2_000
 # Python has no datetime of an earlier instant, which is the beginning of the year 1.
 _FIRST_US = -62_135_596_800 * US_PER_SECOND
@@ -65,7 +65,7 @@ class RowProfiles:
 
         Args:
             plan: The check of the dataset.
-            kept_s: Hours that begin so many seconds before the newest row have no profiles.
+            kept_s: The seconds before the newest row beyond which an hour has no profiles.
         """
         self._fields = {item.name: item.dtype for item in plan.dataset.profiled_fields}
         self._keys = {column.name: column.dtype for column in plan.schema.keys}

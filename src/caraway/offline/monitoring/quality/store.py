@@ -31,7 +31,7 @@ from caraway.state.watched import WatchedStore
 WATCH = "quality"
 # The most samples that are kept of an expectation.
 KEPT_SAMPLES = 20
-# Windows that begin so long before the newest one of their dataset are added up to hours.
+# The time before the newest window of a dataset beyond which windows are added up to hours.
 FINE = timedelta(days=2)
 DAY = timedelta(days=1)
 
@@ -65,7 +65,7 @@ class Findings:
         totals: The counts of all rows of the pass by number of the expectation.
         samples: Some of the rows that failed.
         profiles: The profiles of the rows by field and hour.
-        profiles_s: Profiles of hours that begin so many seconds before the newest one are removed.
+        profiles_s: The seconds before the newest hour beyond which profiles are removed.
     """
 
     check_id: str

@@ -30,11 +30,11 @@ class LaterRecords(TopicRecords):
     """Records as if they had been ingested later than they were.
 
     A reader that sees only what had been ingested by the time of a read (`OfflineReader`, `known`) then sees what was
-    known so much earlier.
+    known earlier by that time.
     """
 
     def __init__(self, source: TopicRecords, later_us: int) -> None:
-        """Move the times of ingestion of the records of `source` by so many microseconds."""
+        """Move the times of ingestion of the records of `source` by `later_us`."""
         self._source = source
         self._later_us = later_us
 

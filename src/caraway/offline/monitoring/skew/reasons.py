@@ -29,10 +29,11 @@ from caraway.state.findings import Finding
 # How much older than the answer the records in an index are supposed to be, in microseconds. An event is usually in
 # the index within 20 ms; the longest lag is one at which log requests are about to be refused.
 LAGS_US = (2_000, 10_000, 50_000, 200_000, 1_000_000, 5_000_000, 30_000_000, 300_000_000)
-# A query as of now is answered within so many microseconds (a server gives a query up after 30 s). The time of a row
+# The microseconds within which a query as of now is answered (a server gives a query up after 30 s). The time of a row
 # that is further from that of its answer was chosen by the caller.
 NOW_US = 60_000_000
-# Rows whose times were chosen by callers are explained only if they are this far from their answers in so many ways.
+# Rows whose times were chosen by callers are grouped by the distance of their times from their answers. This number of
+# groups, the largest ones, is explained, since each of them is computed by itself.
 MAX_SHIFTS = 8
 
 # The number of a row, and an output.

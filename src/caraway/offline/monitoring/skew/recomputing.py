@@ -91,7 +91,7 @@ class CommitQueries:
         return NarrowReader(self._records, partial(self._made, known=False))
 
     def reader_then(self, later_us: int) -> NarrowReader:
-        """Return a reader of what had been ingested by the time of each read, so many microseconds before it."""
+        """Return a reader of what had been ingested `later_us` before the time of each read."""
         return NarrowReader(self._records, lambda source: self._made(LaterRecords(source, later_us), known=True))
 
     def _made(self, source: TopicRecords, *, known: bool) -> OfflineReader:

@@ -48,9 +48,9 @@ from caraway.state.skew import KEPT_SAMPLES, SkewStore
 
 LOG = structlog.get_logger(__name__)
 
-# The plans of so many commits are kept.
+# The number of commits whose plans are kept in memory.
 KEPT_PLANS = 8
-# Rows that could have been computed again during a pause can be made up for, for so long.
+# After a pause the watch makes up for the rows that it could have computed again in at most these minutes.
 MAX_CREDIT_MINUTES = 10.0
 PRUNE_SECONDS = 3600.0
 US = 1_000_000
