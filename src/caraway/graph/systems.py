@@ -224,7 +224,7 @@ class RedshiftSystem(TableSystem):
         return None if found is None else (found[1], found[2], found[3] is not None)
 
     def unreadable(self) -> str:
-        """Return that the role's access can't be asked for, because the cluster isn't known; empty if it is."""
+        """Return why the role can't sign in, if the host isn't the address of a cluster; otherwise an empty text."""
         if self.s3_access_role_arn is None or self.cluster is not None:
             return ""
         return (

@@ -54,7 +54,7 @@ def datasets_read(operator: ops.Operator) -> tuple[str, ...]:
 
 
 def is_terminal(operator: ops.Operator) -> bool:
-    """Return whether a dataset whose pipeline ends so is terminal: its values are computed when they are read.
+    """Return whether a dataset is terminal whose pipeline ends with `operator`: its values are computed when read.
 
     Nothing can be computed from such a dataset, even if its results are emitted.
     """

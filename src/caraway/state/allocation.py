@@ -74,7 +74,7 @@ class Allocation:
 
     @property
     def created_names(self) -> frozenset[str]:
-        """The names of the new assets; that of an index without the topic that it may write."""
+        """The names of the new assets. That of an index that emits rows lacks the name of the topic that it writes."""
         return frozenset(asset.name.partition(EMITS)[0] for asset in self.created)
 
     @property

@@ -117,7 +117,7 @@ class StateReader(Store):
         return graph
 
     def generations(self, commit_id: str) -> Mapping[str, int]:
-        """Return the generations of those contents of which a commit doesn't use the first; they never change.
+        """Return the generation of each content of a commit's assets, if it isn't the first; they never change.
 
         Raises `UnknownEntityError` if there is no such commit.
         """

@@ -27,7 +27,7 @@ commits = sa.Table(
     sa.Column("graph", sa.LargeBinary, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),
     sa.Column("summary", JSONB, nullable=False),
-    # The generations of those contents of which the commit doesn't use the first one.
+    # The generation of each content of the commit's assets, if it isn't the first generation.
     sa.Column("generations", JSONB, nullable=False, server_default=sa.text("'{}'::jsonb")),
     sa.Index("commits_branch_created_at", "branch", "created_at"),
 )

@@ -68,7 +68,7 @@ class LazyGroup(TyperGroup):
         return name, command, rest
 
     def _careful(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the typed command. A word that is none suggests similar ones, but never one that destroys data."""
+        """Return the typed command. An unknown word suggests similar commands, but never one that destroys data."""
         listed = self.commands
         self.commands = {name: found for name, found in listed.items() if name not in DESTRUCTIVE or name in args[:1]}
         try:

@@ -76,7 +76,7 @@ def kafka_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
 
 def new_cluster_id() -> str:
     """Return a random id of a cluster: 128 bits, as 22 characters of base64."""
-    # It must not begin with "-", or the tool that takes it has it for an option.
+    # The first character is a digit or a letter: Kafka's tool would take an id that begins with "-" for an option.
     return secrets.token_hex(1)[0] + secrets.token_urlsafe(16)[1:22]
 
 

@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 # A row's values in stored form (docs/inside/records.md), by column.
 Columns = Mapping[str, Sequence[Any]]
 
-# The most results of a check that are kept by value, and the longest text of which one is kept.
+# The most values whose results a check keeps, and the most characters of a text whose result it keeps.
 KEPT_RESULTS, KEPT_CHARACTERS = 20_000, 200
 
 

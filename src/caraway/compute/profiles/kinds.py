@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 def kind_of(dtype: DataType) -> Kind:
-    """Return the kind of a column of a type of a definition."""
+    """Return how a column of a data type is profiled: as numbers, categories, times, or by its missing values only."""
     match base_type(dtype):
         case IntType() | FloatType() | DecimalType():
             return Kind.NUMBER

@@ -18,7 +18,7 @@ from caraway.errors import InvalidInputError
 PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = PLACEHOLDER.encode()
 _UNAVAILABLE = frozenset({PLACEHOLDER, base64.b64encode(_BYTES).decode()})
-# The types of which no value stands for one that wasn't sent.
+# The types whose values never stand for a value that Debezium didn't send; for other types a placeholder may.
 _AVAILABLE: frozenset[type] = frozenset({int, float, bool, type(None)})
 # Empty values of types in text: of instants with a time zone, of JSON, and of decimals as base64.
 _EMPTY_TEXTS = frozenset({"", "1970-01-01T00:00:00Z", "{}", "AA=="})

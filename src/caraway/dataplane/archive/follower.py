@@ -231,7 +231,7 @@ class Follower:
         return self.remove(topic, lambda table: table.remove(columns, hides))
 
     def remove(self, topic: str, remove: Callable[[ArchiveTable], int]) -> bool:
-        """Remove rows of erased keys from the table of a topic by a function; return whether that was done.
+        """Call `remove` with the table of a topic, to remove rows of erased keys; return whether that was done.
 
         Raises `UnavailableError` if the object store doesn't answer.
         """

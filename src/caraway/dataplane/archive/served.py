@@ -107,7 +107,7 @@ class ServedTables(Protocol):
     """The tables of topics (`caraway.dataplane.archive.follower.Follower`)."""
 
     def remove(self, topic: str, remove: Callable[[ArchiveTable], int]) -> bool:
-        """Remove rows of erased keys from the table of a topic by a function; return whether that was done."""
+        """Call `remove` with the table of a topic, to remove rows of erased keys; return whether that was done."""
 
     def archived(self) -> Offsets:
         """Return the offset of the next message to archive of each partition, by topic."""

@@ -118,6 +118,6 @@ def _is_record(item: TopicItem) -> bool:
 
 
 def _joined(items: Sequence[TopicItem]) -> TopicItem:
-    """Return one message with the records and the headers of some."""
+    """Join several messages into one, which has the records and the headers of all."""
     headers = [header for _, _, given in items if given for header in dict(given).items()]
     return None, block_of([value for _, value, _ in items]), headers or None

@@ -26,8 +26,8 @@ from caraway.process.children.process import LAUNCHER
 
 LOGGER = logging.getLogger(__name__)
 
-# Texts of fewer bytes are cheaper to process in the server. So are longer texts than the greatest, because the server
-# counts the memory that their values need.
+# The least and the greatest size of a text that the process gets. Smaller ones are cheaper to process in the server,
+# which also processes larger ones, because it counts the memory that their values need.
 LEAST_BYTES, MOST_BYTES = 8 * 1024, 1024 * 1024
 # The most requests that the process has at a time; further ones wait in the server. The values of each take 30 MB at
 # most.

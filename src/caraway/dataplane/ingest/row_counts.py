@@ -12,7 +12,7 @@ class RowCounts:
 
     Attributes:
         read: The rows that were read.
-        admitted: Those of which a record was written. The rows of erased keys are among them, so that a sender can't
+        admitted: Those that became records. The rows of erased keys are counted among them, so that a sender can't
             find out which keys were erased.
         duplicates: Those that were read again after a crash, or sent again, and that were written before.
         refused: Those that became dead letters, by the stage at which they failed.

@@ -6,9 +6,9 @@ ARCHIVE = "archive"
 ARCHIVE_FILES = "files of the archive"
 # No record of the key can be read from the dataset's topic any more.
 TOPIC = "topic"
-# Everything that was computed from the rows is being computed again.
+# Everything that was computed from the erased rows is being computed again, without them.
 RECOMPUTATION = "recomputation"
-# Everything that was computed from the rows is destroyed, and branches use what was computed without them.
+# Everything that was computed from the erased rows is destroyed, and branches use what was computed without them.
 DERIVED = "derived data"
 # The topic of dead letters has no row of the key any more.
 DEAD_LETTERS_PLACE = "dead letters"

@@ -9,7 +9,7 @@ from caraway.graph.validation.scope import CheckedGraph
 
 
 def names_are_unique(scope: CheckedGraph) -> None:
-    """Check that each dataset and featureset is given once, and so are the parts of each."""
+    """Check that no two datasets or featuresets have one name, and no two parts of one of them."""
     for kind, names in (
         ("dataset", [d.name for d in scope.graph.datasets]),
         ("featureset", [f.name for f in scope.graph.featuresets]),

@@ -64,7 +64,8 @@ class AggregateHistory:
             for spec in plan.aggregates
             if is_computable(plan, spec)
             and (not reads_values(spec) or spec.of in loaded)
-            # An extreme of inputs that leave in another order than they came in isn't one of an interval.
+            # If inputs leave windows in another order than they entered them, those in a window aren't adjacent rows,
+            # so their least and greatest values can't be looked up as those of an interval.
             and not (found.overlap and spec.function in EXTREMES)
         )
 

@@ -1,7 +1,7 @@
 """Indexes built anew from archived records, for what isn't computed in columns.
 
-The records are written to a database of their own by the code that writes those of a server, and are read by its code.
-So the answers are those of a server by construction, at some 20 us for a record.
+The records are written to a database of their own by the code that writes a server's index, and read by the code that
+reads it. So the answers are those of a server by construction, at some 20 us for a record.
 """
 
 import shutil

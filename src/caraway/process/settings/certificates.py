@@ -50,9 +50,9 @@ def certificate_of(server: ServerSettings) -> Certificate | None:
 
 
 def client_url(server: ServerSettings) -> str | None:
-    """Return the URL for clients on this machine, by a name for which the server's certificate is, if it has one.
+    """Return the URL for clients on this machine; if the server has a certificate, with a host that it names.
 
-    Raises `OSError` or `ValueError` if the certificate can't be read, which `certificate_of` tells of before.
+    Raises `OSError` or `ValueError` if the certificate can't be read, which `certificate_of` checks with a remedy.
     """
     if server.certificate_file is None or server.url is None:
         return server.url

@@ -65,7 +65,8 @@ def problems_found(answers: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with rows and features, at most some problems of each kind and the number of the others.
 
     Args:
-        answers: The answers about dead letters, expectations, skew and drift; a text says why there is none.
+        answers: The answers about dead letters, expectations, skew and drift; or a text with the reason why one of
+            these can't be answered.
     """
     problems: list[Problem] = []
     for kind, answer in answers.items():

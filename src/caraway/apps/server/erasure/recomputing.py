@@ -78,7 +78,7 @@ class Recomputing(AssetWriter):
         return self._retry(run, "have erased rows' results computed again")
 
     def finish(self) -> None:
-        """Note the erasures of which nothing is left that was computed from their rows."""
+        """Note the erasures for which everything that was computed from their rows has been destroyed."""
         open_ = _between(RECOMPUTATION, DERIVED)
 
         def run(connection: sa.Connection) -> None:

@@ -1,7 +1,7 @@
 """Traced rows on their way: heartbeats behind them show when they have passed each job and index.
 
-Spark passes no headers of records on, so a trace can't go through a job with its rows. The heartbeat that follows them
-does, and nothing that came before it is missing behind it.
+Spark passes no headers of records on, so a trace can't go through a job with its rows. A heartbeat that is sent behind
+them can: where it has arrived, everything that was before it has arrived, too.
 """
 
 import threading

@@ -162,7 +162,7 @@ class ProfileParameters(Struct):
 
 
 class ProfilesAnswer(Struct):
-    """The profile of what was served of a feature, and that of its reference, in base64; null if there is none."""
+    """The profiles of a feature as it was served, and of its reference, in base64; null if there is no such profile."""
 
     feature: str
     served: bytes | None

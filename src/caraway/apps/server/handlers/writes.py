@@ -160,7 +160,7 @@ def _key_of(request: Request[LogBody]) -> RequestKey | None:
 def _head(body: bytes) -> LogHead | None:
     """Return a log request without the values of its rows, if another process may take it (`caraway.dataplane.ingest`).
 
-    A body that isn't as expected is none: the error comes from reading it as a whole.
+    None for a body that isn't as expected: the server then reads it as a whole, and raises the error.
     """
     if not LEAST_BYTES <= len(body) <= MOST_BYTES:
         return None

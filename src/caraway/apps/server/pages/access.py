@@ -37,7 +37,7 @@ from caraway.errors import CarawayError, ForbiddenError, UnauthenticatedError, s
 from caraway.state.access import digest_of
 from caraway.state.permissions import ANYBODY
 
-# The action of a refused sign-in in the audit log, as that of one that succeeded.
+# The action of a sign-in in the audit log, whether it was refused or succeeded.
 SIGNING_IN = "sign in"
 # The cookie of a browser while its person is at the identity provider, and the time that this may take.
 AT_PROVIDER = "caraway_sign_in"

@@ -47,7 +47,7 @@ class TableReport:
 
 
 def archived_topics(plans: Iterable[GraphPlan]) -> dict[str, TopicPlan]:
-    """Return the topics to archive of some plans, by name."""
+    """Return the topics of plans that are archived, by name: all but those with rows of aggregates for jobs."""
     topics = (topic for plan in plans for topic in plan.topics)
     return {topic.name: topic for topic in topics if not topic.name.endswith(ROWS)}
 

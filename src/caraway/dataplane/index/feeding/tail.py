@@ -429,7 +429,7 @@ class Tail:
                 self.remove(frozenset([subscription.plan.asset]))
 
     def _apply(self, subscription: Subscription, messages: list[Message]) -> None:
-        """Apply records, and emit the rows that change; those of one ingestion time after those of another."""
+        """Apply records; if the index emits rows, by ingestion time, so that each time's changed rows are emitted."""
         parts = [messages] if subscription.plan.emits is None else by_ingestion(messages)
         reached = subscription.next
         for part in parts:

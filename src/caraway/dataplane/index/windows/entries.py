@@ -60,7 +60,7 @@ class Inputs(NamedTuple):
         return Inputs(times[start:end], [column[start:end] for column in columns], orders[start:end])
 
     def followed_by(self, later: "Inputs") -> "Inputs":
-        """Return these aggregate inputs and some later ones."""
+        """Return these aggregate inputs, with those of `later` behind them."""
         columns = [[*ours, *theirs] for ours, theirs in zip(self.columns, later.columns, strict=True)]
         return Inputs([*self.times, *later.times], columns, [*self.orders, *later.orders])
 

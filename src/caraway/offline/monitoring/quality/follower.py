@@ -73,8 +73,8 @@ class QualityFollower:
         self._wanted: dict[str, CheckPlan] = {}
         self._counting: dict[str, Counting] = {}
         self._retry_at: dict[str, float] = {}
-        # The topics of which only messages that were counted before are read for now, to note which records came, with
-        # the numbers of all their partitions. A record of another partition may be one of them that comes again.
+        # The topics from which, for now, only messages are read that were counted before, to note which records came;
+        # with the numbers of all partitions of each. Until then a record of another partition might be counted twice.
         self._noting: dict[str, list[int]] = {}
         self._recorded_at = clock()
 

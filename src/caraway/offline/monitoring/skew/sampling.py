@@ -59,7 +59,8 @@ def draw(
         table: The table of served features.
         since: The positions up to which rows were considered before, by partition.
         ends: The positions behind the table's rows.
-        served_before_us: Rows that were served later, in microseconds, wait for another call; so do all behind them.
+        served_before_us: The time, in microseconds, up to which rows were served that are sampled. The first later row,
+            and all rows behind it, wait for another call.
         most: The most rows that are drawn.
         hides: Returns whether a row with this commit, these inputs and outputs is of an erased key, and left out.
         chance: Draws.

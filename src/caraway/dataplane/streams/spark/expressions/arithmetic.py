@@ -67,7 +67,7 @@ def int_power(number: Column, exponent: Column) -> Column:
 
 
 def float_power(number: Column, exponent: Column) -> Column:
-    """Raise a double as C does: 1 to any power is 1, and so is -1 to an infinite one; Java gives NaN."""
+    """Return a power of doubles as C has it: 1 to any power, and -1 to an infinite one, is 1; Java gives NaN."""
     one = (number == 1) | ((number == -1) & (F.abs(exponent) == INFINITY))
     return F.when(number.isNull() | exponent.isNull(), F.lit(None)).when(one, 1.0).otherwise(F.pow(number, exponent))
 
