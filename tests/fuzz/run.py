@@ -140,7 +140,7 @@ def memory_mb(process: psutil.Process) -> tuple[float, float]:
         try:
             if one.ppid() in queries or QUERY_MODULE in one.cmdline():
                 queries.add(one.pid)
-                # What a process shares with the one that it was forked from is counted once.
+                # Memory that a process shares with the one that it was forked from is counted once.
                 by_queries += one.memory_full_info().pss
             else:
                 held += one.memory_info().rss
