@@ -43,5 +43,13 @@ def test_half_an_hour_leads_from_events_to_a_model(tmp_path: Path, monkeypatch: 
     assert (first["Payment.count_3d"], first["Payment.mean_30d"]) == (0, 0.0)
 
 
+def test_a_moved_feast_repository_has_the_values_that_its_ttl_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = run_page(DOCS / "learn" / "from_feast.md", tmp_path, monkeypatch)
+    now = page.client.query(page.given, page.DISPATCH, page.entities[["Courier.courier_id", "Courier.distance_km"]])
+    assert now["Courier.trips"].isna().all()
+
+
 def test_the_page_fits_on_a_screen() -> None:
     assert len(PAGE.read_text().splitlines()) < 70
