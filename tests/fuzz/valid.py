@@ -73,6 +73,7 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "/console/preview": {"target": "roll_back", "name": "0"},
     "/console/change": {"target": "roll_back", "name": "0"},
     "/console/offline/cancel": {"name": "00000000-0000-0000-0000-000000000000"},
+    "/console/job/pause": {"name": "fuzz", "pause": "yes"},
     "/console/tokens": {"account": "fuzz", "role": "nothing", "days": "1"},
     "/console/revoke": {"name": "fuzz"},
 }
@@ -184,6 +185,7 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/branch/diff?from=main&to=fuzz"),
         _json("POST", f"{API}/branch/rollback", {"commit_id": 1}, ON_BRANCH),
         _json("POST", f"{API}/branch/promote", {"source": "main", "message": "m"}, ON_BRANCH),
+        _json("POST", f"{API}/job/pause", {"job_id": "fuzz", "paused": True}),
         Valid("GET", f"{API}/datasets"),
         Valid("GET", f"{API}/definition/Pots"),
         Valid("GET", f"{API}/features?text=species&limit=5"),
