@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from moto.server import ThreadedMotoServer
+from pyspark.sql import SparkSession
 
 from caraway.process.settings.offline import OfflineSettings
 from caraway.state.database import connect
 from caraway.state.tables import offline_queries as table
+from tests.integration.jobs import running_jobs
 from tests.integration.offline.desk import Shop
 from tests.integration.offline.shop import BEGIN, logged
 from tests.integration.server.server_process import ServerProcess, running_server
@@ -37,10 +39,13 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def server(kafka: str, postgres: str, tmp_path: Path, endpoint: str) -> Iterator[ServerProcess]:
+def server(kafka: str, postgres: str, spark: SparkSession, tmp_path: Path, endpoint: str) -> Iterator[ServerProcess]:
     """Yield a server that opens connections to the endpoint."""
     offline = OfflineSettings(endpoints=(endpoint,))
-    with running_server(tmp_path / "server", kafka=kafka, postgres=postgres, offline=offline) as process:
+    with (
+        running_server(tmp_path / "server", kafka=kafka, postgres=postgres, offline=offline) as process,
+        running_jobs(process.settings, spark),
+    ):
         yield process
 
 

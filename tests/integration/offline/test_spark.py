@@ -6,9 +6,11 @@ from contextlib import closing
 from signal import SIGKILL
 
 import pytest
+from pyspark.sql import SparkSession
 
 from caraway.process.settings.offline import OfflineSettings
 from tests.integration.archive.archive_process import ArchiveProcess
+from tests.integration.jobs import running_jobs
 from tests.integration.offline.desk import Shop, processes_of, queries_of, some_fail
 from tests.integration.offline.shop import asked
 from tests.integration.server.server_process import ServerProcess, eventually, running_server
@@ -18,10 +20,15 @@ DIVIDED = OfflineSettings(spark_broadcast_mb=0, spark_records_mb=0.02, spark_dri
 
 
 @pytest.fixture(scope="module")
-def server(kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(
+    kafka: str, module_postgres: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
     """Yield a server whose queries on Spark divide all datasets."""
     folder = tmp_path_factory.mktemp("server")
-    with running_server(folder, kafka=kafka, postgres=module_postgres, offline=DIVIDED) as process:
+    with (
+        running_server(folder, kafka=kafka, postgres=module_postgres, offline=DIVIDED) as process,
+        running_jobs(process.settings, spark),
+    ):
         yield process
 
 

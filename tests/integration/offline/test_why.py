@@ -31,11 +31,13 @@ def test_the_parts_of_a_server(shop: Shop) -> None:
         assert found.check.same is True, str(found)
         assert [item.event_time for item in rows_of(found)] == [item.event_time for item in rows_of(expected)]
         for item in rows_of(found):
-            # The rows have the place of the event from which they were made.
+            # A row has its place on the topic of its pipeline, and that of the event from which it was made.
             assert item.ingested is not None
             assert item.position is not None
+            assert item.position.topic.startswith("caraway.Spending.")
             assert item.source is not None
-            assert item.source.position == item.position
+            assert item.source.position is not None
+            assert item.source.position.topic.startswith("caraway.Purchases.")
             assert item.source.dataset == "Purchases"
             assert item.source.row is not None
             assert item.source.row["user"] == 3
