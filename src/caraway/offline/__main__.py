@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 from functools import partial
 
+import sqlalchemy as sa
 import structlog
 
 from caraway.dataplane.archive.store.model import archived_topics
@@ -13,7 +14,7 @@ from caraway.dataplane.archive.store.reading import cuts_now
 from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.dataplane.topics.credentials import sign_in
 from caraway.offline.executions import evaluation_of
-from caraway.offline.queries.context import opened_context, planned_of
+from caraway.offline.queries.context import opened_context
 from caraway.offline.queries.credentials import opened
 from caraway.offline.queries.evaluation import before_its_time
 from caraway.offline.queries.inputs import Files, open_rows
@@ -38,6 +39,8 @@ from caraway.process.secrets.keyring import open_keyring
 from caraway.process.settings.settings import Settings
 from caraway.state.database import connect
 from caraway.state.ownership.leases import HeldLease, Lease
+from caraway.state.plans import Plans
+from caraway.state.reader import StateReader
 
 LOG = structlog.get_logger(__name__)
 
@@ -71,7 +74,7 @@ def _attempt(query_id: str, settings: Settings) -> int:
         queries = OfflineQueries(database)
         query = queries.get(query_id)
         if not query.status.is_over:
-            attempted(queries, query, partial(_run, settings, queries, query, stopping))
+            attempted(queries, query, partial(_run, settings, database, query, stopping))
     finally:
         renewing.stop(RENEW_SECONDS)
         lease.release()
@@ -85,17 +88,16 @@ def _keep(lease: HeldLease) -> None:
         os._exit(LATER)
 
 
-def _run(
-    settings: Settings, queries: OfflineQueries, query: OfflineQuery, stopping: threading.Event
-) -> QueryStatus | None:
+def _run(settings: Settings, database: sa.Engine, query: OfflineQuery, stopping: threading.Event) -> QueryStatus | None:
+    queries = OfflineQueries(database)
     keyring = open_keyring(settings.key_file)
     objects = ObjectFolder(settings.objects_url)
     request = query.request
     if request.why is not None:
-        return _explain(settings, queries, query, request.why, objects)
+        return _explain(settings, database, query, request.why, objects)
     rows_access = opened(keyring, query.id, request.rows) if isinstance(request.rows, Place) else None
     rows = open_rows(query.id, request, objects, Files(settings.offline.local_files, rows_access))
-    planned = planned_of(settings, query.commit)
+    planned = Plans(StateReader(database)).planned(query.commit)
     cuts = query.cuts or cuts_now(sign_in(settings.kafka), archived_topics([planned.plan]))
     queries.begin(query.id, cuts, rows.count())
     output, prefix = objects, own_prefix(query.id)
@@ -103,7 +105,7 @@ def _run(
         files = Files(settings.offline.local_files, opened(keyring, query.id, request.output))
         output, prefix = ObjectFolder(request.output.url, files.at(request.output)), ""
     with (
-        opened_context(settings, planned, request, query.commit, cuts) as context,
+        opened_context(settings, database, planned, request, query.commit, cuts=cuts) as context,
         evaluation_of(settings, context, objects, query.id) as evaluation,
     ):
         run = QueryRun(
@@ -128,13 +130,14 @@ def _run(
 
 
 def _explain(
-    settings: Settings, queries: OfflineQueries, query: OfflineQuery, asked: WhyRequest, objects: ObjectFolder
+    settings: Settings, database: sa.Engine, query: OfflineQuery, asked: WhyRequest, objects: ObjectFolder
 ) -> QueryStatus:
-    planned = planned_of(settings, query.commit)
+    queries = OfflineQueries(database)
+    planned = Plans(StateReader(database)).planned(query.commit)
     servers = sign_in(settings.kafka)
     cuts = query.cuts or cuts_now(servers, archived_topics([planned.plan]))
     queries.begin(query.id, cuts, 1)
-    with opened_context(settings, planned, query.request, query.commit, cuts) as context:
+    with opened_context(settings, database, planned, query.request, query.commit, cuts=cuts) as context:
         messages = TopicMessages(servers, settings.objects_url)
         memory_mb = settings.offline.memory_mb
         write_explanation(context, query, asked, objects=objects, messages=messages, memory_mb=memory_mb)

@@ -43,6 +43,7 @@ from caraway.apps.server.tracing.spans import Tracer
 from caraway.apps.server.tracing.tracer import tracer_of
 from caraway.apps.server.watch import Watch
 from caraway.compute.extractors.pool import FunctionPool
+from caraway.compute.extractors.worker import TARGET
 from caraway.dataplane.addresses.limits import limits_of
 from caraway.dataplane.archive.reports import ArchiveReports
 from caraway.dataplane.archive.served_log import CLOSE_S, ServedLog
@@ -131,7 +132,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         UnavailableError: The folder of the index can't be used, or the address of the object store means nothing.
         ConflictError: Another process has the database of the index open.
     """
-    base, arrivals, forks = foundation_of(settings), Arrivals(), ForkServer(FORKED)
+    base, arrivals, forks = foundation_of(settings), Arrivals(), ForkServer(FORKED, functions=TARGET)
     index = _index(base, arrivals, is_shared=shared is not None)
     functions = function_pool(settings, base.secrets, settings.server.extractor_processes)
     topics, accounts, monitoring = _topics(base), _accounts(base), _monitoring(base)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import sqlalchemy as sa
+
 from caraway.compute.extractors.pool import FunctionPool
 from caraway.compute.query.catalog import Catalog
 from caraway.dataplane.archive.erasing import TableErasures
@@ -16,13 +18,10 @@ from caraway.offline.queries.model import OfflineRequest
 from caraway.offline.reader import Memory, OfflineReader, SeriesReader
 from caraway.offline.stopwatch import Stopwatch
 from caraway.process.confinement.configured import confinement_of
-from caraway.process.program import database_url
 from caraway.process.secrets.keyring import open_keyring
 from caraway.process.settings.settings import Settings
-from caraway.state.database import connect
 from caraway.state.erasures import ErasureLog
-from caraway.state.plans import Planned, Plans
-from caraway.state.reader import StateReader
+from caraway.state.plans import Planned
 from caraway.state.secrets import SecretStore
 
 
@@ -83,24 +82,14 @@ class QueryContext:
         return plan
 
 
-def planned_of(settings: Settings, commit: str) -> Planned:
-    """Return the graph of a commit, and its plan. Raises `UnavailableError` if Postgres doesn't answer."""
-    database = connect(database_url(settings, "an offline query"))
-    try:
-        return Plans(StateReader(database)).planned(commit)
-    finally:
-        database.dispose()
-
-
 @contextmanager
 def opened_context(
-    settings: Settings, planned: Planned, request: OfflineRequest, commit: str, cuts: Cuts
+    settings: Settings, database: sa.Engine, planned: Planned, request: OfflineRequest, commit: str, *, cuts: Cuts
 ) -> Iterator[QueryContext]:
     """Yield the context of a query that reads up to offsets, and end its processes afterwards.
 
-    Raises `UnavailableError` if Postgres doesn't answer.
+    Raises `UnavailableError` if Postgres, reached by `database`, doesn't answer.
     """
-    database = connect(database_url(settings, "an offline query"))
     keyring = open_keyring(settings.key_file)
     erased = ErasedKeys(keyring.mac_keys)
     TableErasures(ErasureLog(database), erased).refresh()
@@ -125,4 +114,3 @@ def opened_context(
         )
     finally:
         functions.stop()
-        database.dispose()

@@ -30,8 +30,10 @@ from caraway.offline.spark.pieces import (
 )
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, advanced
 from caraway.offline.spark.work import RecordsTask, Work
+from caraway.process.program import database_url
 from caraway.process.scratch import sweep
 from caraway.process.settings.settings import load_settings
+from caraway.state.database import connect
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -84,8 +86,10 @@ class Evaluator:
         sweep()
         self.work = work
         self.objects = ObjectFolder(settings.objects_url)
+        database = connect(database_url(settings, "an offline query"))
+        _closing.callback(database.dispose)
         self.context = _closing.enter_context(
-            opened_context(settings, work.planned, work.request, work.commit, work.cuts)
+            opened_context(settings, database, work.planned, work.request, work.commit, cuts=work.cuts)
         )
         self.topics = {topic.name: topic for topic in work.planned.plan.topics}
         self.reader = StagedReader(_closing.enter_context(self.context.reader()))

@@ -3,7 +3,10 @@
 To start Python and to import such a program takes seconds. A fork server has imported it, runs none of its code, and
 forks once for each start. A forked process has an environment, arguments and an exit code of its own.
 
-    python -m caraway.process.children.forking FD IDLE_SECONDS MODULE...
+    python -m caraway.process.children.forking FD IDLE_SECONDS TARGET,CONTROL,HELD|- MODULE...
+
+The programs may call users' functions, whose processes another fork server forks (`caraway.process.confinement`). They
+use the one of whoever started their own fork server.
 """
 
 import gc
@@ -27,6 +30,7 @@ from typing import Any, cast
 
 from caraway.process.children.launch import die_with_parent
 from caraway.process.children.process import tied
+from caraway.process.confinement.process import adopt_fork_server, shared_fork_server
 from caraway.process.private_files import opener
 
 # A request is one message, with the whole environment.
@@ -104,14 +108,18 @@ class Forked:
 class ForkServer:
     """Forks programs; it is started when it is needed, and ends after a while without requests. Thread safe."""
 
-    def __init__(self, programs: Sequence[str], *, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self, programs: Sequence[str], *, functions: str | None = None, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
         """Prepare; nothing is started.
 
         Args:
             programs: The modules that can be run, such as "caraway.offline".
+            functions: The target of the processes for users' functions that the programs start; None: they start none.
             idle_seconds: The seconds without requests or processes after which the fork server ends; infinite: never.
         """
         self._programs = programs
+        self._functions = functions
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._channel: socket.socket | None = None
@@ -173,12 +181,15 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for one in (ours, theirs):
             one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
-        program = [sys.executable, "-m", __name__, str(theirs.fileno()), str(self._idle_seconds), *self._programs]
+        shared = () if self._functions is None else shared_fork_server(self._functions)
+        functions = ",".join([self._functions or "-", *map(str, shared)])
+        own = [str(theirs.fileno()), str(self._idle_seconds), functions]
+        program = [sys.executable, "-m", __name__, *own, *self._programs]
         with theirs:
             self._process = subprocess.Popen(
                 [*tied(signal.SIGTERM), "--", *program],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *shared],
             )
         return ours
 
@@ -199,8 +210,12 @@ def name_of(program: str) -> str:
 # In the fork server ---------------------------------------------------------------------------------------------------
 
 
-def serve(descriptor: int, idle_seconds: float, programs: Sequence[str]) -> None:
+def serve(descriptor: int, idle_seconds: float, functions: str, programs: Sequence[str]) -> None:
     """Fork whatever is asked for over a socket, until its other end is closed or nothing was asked for a while."""
+    if functions != "-":
+        target, control, held = functions.split(",")
+        # All forks inherit it.
+        adopt_fork_server(target, (int(control), int(held)))
     for program in programs:
         importlib.import_module(f"{program}.__main__")
     # The collector of a child doesn't touch the pages that it shares with all others.
@@ -283,4 +298,4 @@ def _become(request: dict[str, Any], output: Sequence[int], parent: int) -> None
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])
+    serve(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4:])

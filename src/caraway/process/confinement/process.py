@@ -88,6 +88,21 @@ class _Server:
                 else:
                     return
 
+    def descriptors(self) -> tuple[int, int]:
+        """Start the fork server, if it doesn't run, and return what a program needs to request forks from it.
+
+        These are the descriptors of the socket for requests, and of the pipe that keeps the fork server running.
+        """
+        with self._lock:
+            control = self._control or self._start()
+            held = None if self._process is None else self._process.stdin
+            return control.fileno(), control.fileno() if held is None else held.fileno()
+
+    def adopt(self, control: int) -> None:
+        """Request forks on this descriptor, whose fork server another process has started."""
+        with self._lock:
+            self._control = socket.socket(fileno=control)
+
     def end(self) -> None:
         """End the fork server and its processes, if this process started it."""
         process, control, self._process, self._control = self._process, self._control, None, None
@@ -156,6 +171,23 @@ def _server_of(target: str) -> _Server:
 def start_fork_server(target: str) -> None:
     """Start the fork server of a target, if it doesn't run, so that the first process starts sooner."""
     _server_of(target).start()
+
+
+def shared_fork_server(target: str) -> tuple[int, int]:
+    """Start the fork server of a target, if it doesn't run, and return the descriptors for another program.
+
+    The program inherits both, and gives them to `adopt_fork_server`. It then starts processes within milliseconds,
+    while a fork server of its own would have to load its modules first.
+    """
+    return _server_of(target).descriptors()
+
+
+def adopt_fork_server(target: str, descriptors: tuple[int, int]) -> None:
+    """Use a fork server that another process has started; it runs as long as the second descriptor is open.
+
+    If it has ended all the same, the next request starts one.
+    """
+    _server_of(target).adopt(descriptors[0])
 
 
 class ConfinedProcess:

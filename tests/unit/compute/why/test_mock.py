@@ -7,7 +7,9 @@ from typing import Optional
 
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 
+from caraway.compute.why.model import Source
 from caraway.compute.why.showing import as_html
 from caraway.connectors import Webhook, source
 from caraway.datasets import dataset, field
@@ -75,6 +77,16 @@ def test_an_erased_key(client: MockClient) -> None:
     (lookup,) = why.steps[0].lookups
     assert (why.value, lookup.met, lookup.found) == (None, None, False)
     assert "erased" in lookup.why
+
+
+def test_the_mark_of_a_record_is_no_part_of_the_text(client: MockClient) -> None:
+    why = client.why(Product.price, {Product.product: "<b>"}, BEGIN + timedelta(minutes=90))
+    (lookup,) = why.steps[0].lookups
+    assert lookup.met is not None
+    marked = replace(lookup.met, source=Source(dataset="Prices", mark="caraway-request=900,901,902:Prices:x"))
+    step = replace(why.steps[0], lookups=(replace(lookup, met=marked),))
+    shown = str(replace(why, steps=(step,)))
+    assert ("made from Prices" in shown, "900" in shown) == (True, False)
 
 
 def test_html_has_no_markup_of_the_data(client: MockClient) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from caraway.process.children.forking import Forked, ForkServer, name_of
+from caraway.process.confinement import process
 from tests.timeouts import scaled
 from tests.unit.process.children.waiting import eventually
 
@@ -93,3 +95,41 @@ def test_a_program_that_cannot_be_imported_is_an_error(forks: ForkServer) -> Non
     forks._programs = ["no_such_program"]
     with pytest.raises(OSError, match="no_such_program"):
         forks.start("no_such_program", environment={})
+
+
+CALLER = """
+import psutil
+
+from caraway.process.confinement.policy import Confinement
+from caraway.process.confinement.process import ConfinedProcess
+
+if __name__ == "__main__":
+    process = ConfinedProcess("tests.unit.process.confinement.attempts:serve", Confinement(mode="available"), None)
+    print(len(psutil.Process().children()), process.report.in_force != (), flush=True)
+    process.end()
+"""
+
+
+@pytest.mark.slow
+def test_programs_share_the_fork_server_of_users_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "caller"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "__main__.py").write_text(CALLER)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    target = "tests.unit.process.confinement.attempts:serve"
+    forks = ForkServer(["caller"], functions=target)
+    log = tmp_path / "log"
+    try:
+        for _ in range(2):
+            assert forks.start("caller", environment=os.environ, log=log).wait(scaled(60)) == 0
+        # No program has started a fork server as its child.
+        assert log.read_text().splitlines() == ["0 True"] * 2
+        shared = process._server_of(target)
+        assert shared._process is not None
+        os.kill(shared._process.pid, signal.SIGKILL)
+        shared._process.wait()
+        assert forks.start("caller", environment=os.environ, log=log).wait(scaled(60)) == 0
+        assert log.read_text().splitlines()[2:] == ["1 True"]
+    finally:
+        forks.end()

@@ -36,7 +36,7 @@ from caraway.state.permissions import Caller, Mode
 # The seconds that a request waits for an explanation by default, and at most. Then it is answered without, and the
 # caller asks again.
 WAIT_SECONDS, MAX_WAIT_SECONDS = 10.0, 60.0
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.05
 MAX_NAME = 1_000
 
 OBJECT = {"description": "the value of each input, by the full name of its feature", "type": "object"}
