@@ -98,7 +98,8 @@ class Forked:
         """Read a number from the fork server, which sends each with the end of a line."""
         text = b""
         while not text.endswith(b"\n"):
-            part = self._channel.recv(64)
+            # A process may have ended already, so that its exit code stands right behind its number.
+            part = self._channel.recv(1)
             if not part:
                 raise EOFError("the fork server has ended")
             text += part

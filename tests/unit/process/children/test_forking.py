@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -57,6 +58,14 @@ def test_a_process_has_its_own_arguments_environment_output_and_exit_code(start:
     assert (first.wait(scaled(30)), second.wait(scaled(30))) == (3, 0)
     assert sorted((tmp_path / "log").read_text().splitlines()) == ["['0', 'more'] here", "['3'] here"]
     assert "MARK" not in os.environ
+
+
+def test_a_process_may_end_before_its_number_is_read() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(b"1234\n-9\n")
+        process = Forked(ours)
+        assert (process.pid, process.wait(1)) == (1234, -9)
 
 
 def test_a_process_can_be_killed_by_itself(start: Start, forks: ForkServer) -> None:
