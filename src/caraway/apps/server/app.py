@@ -48,7 +48,7 @@ UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
 # The memory of all requests without a token together: a thousand of the largest forms to sign in.
 STRANGERS_BYTES = 16 * 1024 * 1024
-ENDING = "the server is stopping. A change that the request asked for may have been made; send the request again"
+ENDING = "the server ends; a change that the request asked for may have been made. Send the request again"
 # An answer with more bytes than this is compressed in a thread, because in the event loop its compression would hold up
 # all other requests.
 LARGE_ANSWER_BYTES = 256 * 1024
