@@ -122,7 +122,7 @@ class Conversions:
 CONVERSIONS: dict[type, Conversions] = {}
 
 
-# The types none of whose values stands for null; most values have one of them.
+# The types that have no value which stands for null. Most values are of these types, so they are looked at first.
 NEVER_NULL: frozenset[type] = frozenset({str, int, bool, bytes, list, dict, Decimal})
 
 

@@ -356,7 +356,7 @@ class FilesConnector(SystemConnector):
 
     @property
     def container_word(self) -> str:
-        """The word of the system for what holds files."""
+        """What the system calls the thing that holds files: a folder, a bucket or a container."""
         words = {SystemKind.FILES: "folder", SystemKind.GCS: "bucket", SystemKind.AZURE: "container"}
         return words.get(self.kind, "container")
 

@@ -12,7 +12,13 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
-    """A reference to the secret `arn`, read as `role_arn`, at `path` in its JSON, by the data plane only."""
+    """A reference to a secret, whose value only the data plane looks up.
+
+    Attributes:
+        arn: The secret: an ARN of AWS, or the place and the name, such as `store:NAME`.
+        role_arn: The role of AWS with which it is read; None for the server's own identity.
+        path: The keys that lead to the value, if the secret is a JSON object.
+    """
 
     arn: str
     role_arn: str | None = None

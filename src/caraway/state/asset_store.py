@@ -124,7 +124,7 @@ def read_offered(
 
 
 def read_references(connection: sa.Connection, ids: Collection[str] | None = None) -> Mapping[str, frozenset[str]]:
-    """Return, for each asset that is needed, of all or of some, the branches that refer to it."""
+    """Return the branches that refer to each asset; `ids` limits this to some assets. Others have no entry."""
     query = sa.select(asset_references.c.asset_id, asset_references.c.branch)
     if ids is not None:
         query = query.where(asset_references.c.asset_id == sa.any_(sa.literal(sorted(ids), ARRAY(sa.Text))))

@@ -117,7 +117,10 @@ class ServedTables(Protocol):
 
 
 class ServedErasures:
-    """The erased keys of which the table and the topic may still have rows. Not thread safe."""
+    """Erases the rows of erased keys from the table of served features, until neither it nor its topic has any.
+
+    Not thread safe.
+    """
 
     def __init__(self, log: ErasureLog, rows: ErasedRows, forget: Callable[[Sequence[Position]], object]) -> None:
         """Remove the rows that `rows` hides.

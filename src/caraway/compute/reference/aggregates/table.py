@@ -72,7 +72,7 @@ class Aggregated:
 
     @property
     def versions(self) -> Sequence[Version]:
-        """Return all values that the groups ever have, also future ones, after rows will have left their windows."""
+        """Return all values that the groups ever have, those of times to come, at which rows leave windows, included."""
         return self._relation.versions
 
     @property

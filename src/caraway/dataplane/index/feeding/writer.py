@@ -32,7 +32,7 @@ EpochsOf = Callable[[str], Mapping[int, int]]
 
 
 def no_epochs(topic: str) -> Mapping[int, int]:
-    """Return nothing, for messages that don't come from a broker."""
+    """Return no epochs, for a writer whose messages don't come from a broker, such as that of an offline query."""
     del topic
     return {}
 
