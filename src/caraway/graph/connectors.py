@@ -356,7 +356,7 @@ class FilesConnector(SystemConnector):
 
     @property
     def container_word(self) -> str:
-        """What the system calls the thing that holds files: a folder, a bucket or a container."""
+        """The name by which the system calls the thing that holds files: a folder, a bucket or a container."""
         words = {SystemKind.FILES: "folder", SystemKind.GCS: "bucket", SystemKind.AZURE: "container"}
         return words.get(self.kind, "container")
 

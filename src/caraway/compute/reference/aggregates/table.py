@@ -72,7 +72,7 @@ class Aggregated:
 
     @property
     def versions(self) -> Sequence[Version]:
-        """Return all values that the groups ever have, those of times to come, at which rows leave windows, included."""
+        """Return all values that the groups ever have, those of times to come included, at which rows leave windows."""
         return self._relation.versions
 
     @property
