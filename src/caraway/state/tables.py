@@ -159,6 +159,7 @@ sink_positions = sa.Table(
     sa.Column("branch", sa.Text, nullable=False),
     sa.Column("written", JSONB, nullable=False),
     sa.Column("until", JSONB, nullable=False),
+    sa.Column("epochs", JSONB, nullable=False, server_default="{}"),
     sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
@@ -183,6 +184,17 @@ archive_tables = sa.Table(
     sa.Column("files", sa.BigInteger, nullable=False),
     sa.Column("bytes", sa.BigInteger, nullable=False),
     sa.Column("written_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+# The topics that have lost records which somebody had read (`caraway.state.losses`).
+topic_losses = sa.Table(
+    "topic_losses",
+    metadata,
+    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("follower", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("found_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
 # Offline queries (`caraway.offline.queries`), until some time after their end.
@@ -215,6 +227,7 @@ watch_positions = sa.Table(
     sa.Column("watch", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("positions", JSONB, nullable=False),
+    sa.Column("epochs", JSONB, nullable=False, server_default="{}"),
     sa.Column("moved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 

@@ -1,7 +1,7 @@
 """The positions on topics up to which a watch has looked, which move in the transaction that records its findings."""
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -45,6 +45,17 @@ class WatchedStore(Store):
             lambda connection: _by_partition(connection.execute(query).scalar()), f"read what was {self._found}"
         )
 
+    def epochs(self, key: str) -> dict[int, int]:
+        """Return epochs in which the topic had all records before the positions, by partition, where one is known."""
+        query = sa.select(watch_positions.c.epochs).where(*self._of(key))
+        return self._in_transaction(
+            lambda connection: _by_partition(connection.execute(query).scalar()), f"read what was {self._found}"
+        )
+
+    def go_back(self, key: str, offsets: Mapping[int, int]) -> None:
+        """Move positions back to some offsets, from which on other records are in the places of lost ones."""
+        self._in_transaction(lambda c: _go_back(c, self._of(key), offsets), f"forget what was {self._found}")
+
     def _record(
         self,
         key: str,
@@ -52,15 +63,19 @@ class WatchedStore(Store):
         until: Mapping[int, int],
         write: Callable[[sa.Connection], None],
         allowed: Callable[[sa.Connection], bool],
+        *,
+        epochs: Mapping[int, int] | None = None,
     ) -> bool:
         """Write the findings of a pass and move its positions on, and return whether they count now.
+
+        With `epochs`, in which the topic had all records before the new positions, later losses of records are noticed.
 
         They don't count, and nothing is written, if another pass has gone on from the same positions meanwhile, or if
         `allowed` returns False in the same transaction.
         """
 
         def record(connection: sa.Connection) -> bool:
-            if not allowed(connection) or not self._advance(connection, key, since, until):
+            if not allowed(connection) or not self._advance(connection, key, since, until, epochs or {}):
                 # If the answer to an earlier try of this transaction was lost, its positions are there.
                 return self._recorded(connection, key) == until
             write(connection)
@@ -75,15 +90,36 @@ class WatchedStore(Store):
         query = sa.select(watch_positions.c.positions).where(*self._of(key)).with_for_update()
         return _by_partition(connection.execute(query).scalar())
 
-    def _advance(self, connection: sa.Connection, key: str, since: Mapping[int, int], until: Mapping[int, int]) -> bool:
+    def _advance(
+        self,
+        connection: sa.Connection,
+        key: str,
+        since: Mapping[int, int],
+        until: Mapping[int, int],
+        epochs: Mapping[int, int],
+    ) -> bool:
         """Move the positions on, if they are still those from which the pass began."""
         first = insert(watch_positions).values(watch=self._watch, key=key, positions={})
         connection.execute(first.on_conflict_do_nothing())
         if self._recorded(connection, key) != since:
             return False
-        moved = {str(partition): offset for partition, offset in until.items()}
-        connection.execute(sa.update(watch_positions).where(*self._of(key)).values(positions=moved, moved_at=NOW))
+        before = _by_partition(connection.execute(sa.select(watch_positions.c.epochs).where(*self._of(key))).scalar())
+        same = {p: epoch for p, epoch in before.items() if since.get(p) == until.get(p)}
+        moved = {"positions": _texts(until), "epochs": _texts({**same, **epochs}), "moved_at": NOW}
+        connection.execute(sa.update(watch_positions).where(*self._of(key)).values(moved))
         return True
+
+
+class ServedPositions(Store):
+    """The positions of all watches of served features, which read the archive's table of them. Thread safe."""
+
+    def go_back(self, topic_id: str, offsets: Mapping[int, int]) -> None:
+        """Move the positions back to some offsets, behind which the table has no more rows.
+
+        Raises `UnavailableError` if Postgres doesn't answer.
+        """
+        which = (watch_positions.c.key == topic_id,)
+        self._in_transaction(lambda c: _go_back(c, which, offsets), "forget which served features were looked at")
 
 
 class WatchLease(Store):
@@ -103,3 +139,18 @@ class WatchLease(Store):
 
 def _by_partition(found: Mapping[str, int] | None) -> dict[int, int]:
     return {int(partition): offset for partition, offset in (found or {}).items()}
+
+
+def _texts(numbers: Mapping[int, int]) -> dict[str, int]:
+    """Return numbers by partition as JSON has them, whose keys are texts."""
+    return {str(partition): number for partition, number in numbers.items()}
+
+
+def _go_back(connection: sa.Connection, which: Sequence[sa.ColumnElement[bool]], offsets: Mapping[int, int]) -> None:
+    table = watch_positions
+    query = sa.select(table.c.watch, table.c.key, table.c.positions).where(*which).with_for_update()
+    for row in connection.execute(query).all():
+        known = _by_partition(row.positions)
+        back = {p: min(at, offsets.get(p, at)) for p, at in known.items()}
+        one = (table.c.watch == row.watch) & (table.c.key == row.key)
+        connection.execute(sa.update(table).where(one).values(positions=_texts(back)))

@@ -11,7 +11,7 @@ from caraway.apps.server.access.gate import Gate
 from caraway.apps.server.control.reconciler import Control
 from caraway.apps.server.erasure.eraser import Eraser
 from caraway.apps.server.freshness.freshness import FreshnessWatch
-from caraway.apps.server.health import Health
+from caraway.apps.server.health import Health, KnownLosses
 from caraway.apps.server.lags import Lags
 from caraway.apps.server.offline_runner import OfflineRunner
 from caraway.apps.server.parts import ServerParts
@@ -114,12 +114,14 @@ class Status:
         freshness: Measures how old what queries read is.
         health: Knows what doesn't work.
         lags: Measures how far indexes and jobs are behind.
+        losses: Knows which topics have lost records that somebody had read.
     """
 
     figures: Callable[[], bytes]
     freshness: FreshnessWatch
     health: Health
     lags: Lags
+    losses: KnownLosses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,6 +179,10 @@ class DividedServerIndex(ServerIndex):
         return f"no server owns these shards: {', '.join(missing)}" if missing and self._divided else None
 
     @override
+    def lost_topics(self) -> list[str]:
+        return [topic for shard in self._open_shards().values() for topic in shard.worker.lost_topics()]
+
+    @override
     def _lost(self) -> list[str]:
         return [text for shard in self._open_shards().values() for text in shard.worker.lost()] + super()._lost()
 

@@ -1,5 +1,6 @@
 """The health of a server: its parts that don't work, and why."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
@@ -8,10 +9,15 @@ from caraway.apps.server.watch import Watch
 from caraway.dataplane.archive.served_log import SERVED, SERVED_TOPIC_CONFIG
 from caraway.dataplane.topics.admin import BrokerAdmin, ensure_topics
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS, DEAD_LETTERS_CONFIG
+from caraway.errors import UnavailableError
+from caraway.state.losses import Loss
 
 LOG = structlog.get_logger(__name__)
 
 KAFKA_TIMEOUT_S = 3.0
+# The seconds between two reads of the losses, and the most that a text names.
+LOSSES_S = 5.0
+TOLD_LOSSES = 5
 
 
 class Health:
@@ -48,6 +54,34 @@ class Health:
         if (problem := self._index_problem()) is not None:
             found["index"] = problem
         return found
+
+
+class KnownLosses:
+    """The topics that have lost records which a reader in any process had read, during the last day. Thread safe."""
+
+    def __init__(self, read: Callable[[], Sequence[Loss]], *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Prepare. `read` returns the losses, and `clock` the time in seconds."""
+        self._read, self._clock = read, clock
+        self._read_at = float("-inf")
+        self._found: Sequence[Loss] = ()
+
+    def __call__(self) -> Sequence[Loss]:
+        """Return the losses, those of the last read if Postgres doesn't answer."""
+        now = self._clock()
+        if now >= self._read_at + LOSSES_S:
+            self._read_at = now
+            try:
+                self._found = self._read()
+            except UnavailableError as error:
+                LOG.debug("losses of records can't be read", reason=str(error))
+        return self._found
+
+    def warning(self) -> str:
+        """Return what was lost, and the remedy; "" if nothing was."""
+        found = self()
+        more = len(found) - TOLD_LOSSES
+        texts = [loss.text for loss in found[:TOLD_LOSSES]]
+        return "; ".join([*texts, f"and {more} more like these, which the log has"] if more > 0 else texts)
 
 
 class KafkaCheck:

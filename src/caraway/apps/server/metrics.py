@@ -16,6 +16,7 @@ from caraway.dataplane.sources.sources import SourceStatus
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.graph.plan.model import GraphPlan
 from caraway.process.tallies import Notes, Times
+from caraway.state.losses import Loss
 from caraway.state.model import DesiredState, JobRecord, JobState
 
 # By default prometheus_client adds a series with the time of creation for each series of a counter or histogram. Nobody
@@ -45,6 +46,11 @@ INDEX_LAG_RECORDS = Gauge(
 )
 INDEX_LAG_SECONDS = Gauge(
     "caraway_index_lag_seconds", "Age of what a dataset's index lacks; 0 if it lacks nothing.", ["dataset_name"]
+)
+LOSSES = Gauge(
+    "caraway_lost_records",
+    "1 while a topic is told to lack records that a reader of it had read, or a job had written.",
+    ["topic", "reader"],
 )
 FRESHNESS = Gauge(
     "caraway_freshness_seconds",
@@ -149,6 +155,15 @@ def set_lags(lags: Iterable[IndexLag]) -> None:
     for dataset, waiting in records.items():
         INDEX_LAG_RECORDS.labels(dataset).set(waiting)
         INDEX_LAG_SECONDS.labels(dataset).set(seconds[dataset])
+
+
+def set_losses(losses: Iterable[Loss], indexed: Iterable[str]) -> None:
+    """Set which topics lack records that readers had read, given those of other parts and the topics of indexes."""
+    LOSSES.clear()
+    for loss in losses:
+        LOSSES.labels(loss.topic, loss.kind).set(1)
+    for topic in indexed:
+        LOSSES.labels(topic, "index").set(1)
 
 
 def observe_heartbeat(dataset: str, seconds: float) -> None:

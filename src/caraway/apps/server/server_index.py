@@ -179,6 +179,10 @@ class ServerIndex:
         """Return that indexes lack records of their topics, or topics records of theirs, and the remedy; "" if not."""
         return "; ".join(filter(None, [left_out(self.positions()), *self._lost()]))
 
+    def lost_topics(self) -> list[str]:
+        """Return the topics that lacked records which an index had read, since the start."""
+        return self._worker.lost_topics()
+
     def _lost(self) -> list[str]:
         return self._worker.lost()
 

@@ -1,6 +1,6 @@
 """The construction of a server's parts from its settings."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -29,7 +29,7 @@ from caraway.apps.server.figures import AllFigures, page
 from caraway.apps.server.foundation import Definitions, Foundation, foundation_of, function_pool, served_plans
 from caraway.apps.server.freshness.arrivals import Arrivals
 from caraway.apps.server.freshness.freshness import FreshnessWatch
-from caraway.apps.server.health import Health, KafkaCheck
+from caraway.apps.server.health import Health, KafkaCheck, KnownLosses
 from caraway.apps.server.lags import Lags
 from caraway.apps.server.monitoring import PROGRAM as MONITORING
 from caraway.apps.server.monitoring import MonitoringRunner, QualityNews, ServedNews
@@ -77,12 +77,15 @@ from caraway.state.drift import DriftStore
 from caraway.state.erasures import ErasureLog
 from caraway.state.ledger import Ledger
 from caraway.state.listening import Listener
+from caraway.state.losses import Losses
 from caraway.state.plans import Needed
 from caraway.state.replays import Replays
 from caraway.state.skew import SkewStore
 from caraway.state.watched import WatchLease, watcher
 
 KAFKA_INTERVAL_S = 2.0
+# The most seconds for which the status waits for Postgres to tell which topics have lost records.
+LOSSES_TIMEOUT_S = 1.0
 # The most seconds for which a row waits until Kafka has it. During an outage of the broker a log request is answered
 # with an error after this time.
 DELIVERY_TIMEOUT_S = 8.0
@@ -165,13 +168,13 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         runners=_runners(base, forks, monitoring),
         watches=watches,
     )
+    losses = _losses(base)
     status = Status(
         figures=generate_latest if shared is None else partial(page, shared),
         freshness=_freshness(base, index, topics, arrivals),
-        health=Health(
-            watches, index.problem, [partial(warning_of, settings.server), kafka_check.warning, index.warning]
-        ),
+        health=_health(settings, watches, index, [kafka_check.warning, losses.warning]),
         lags=lags,
+        losses=losses,
     )
     tracer = tracer_of(settings.traces)
     return Deployment(
@@ -197,6 +200,16 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         topics=topics,
         tracer=tracer,
     )
+
+
+def _losses(base: Foundation) -> KnownLosses:
+    return KnownLosses(Losses(base.engine, timeout_seconds=LOSSES_TIMEOUT_S).recent)
+
+
+def _health(
+    settings: Settings, watches: Mapping[str, Watch], index: ServerIndex, warnings: Sequence[Callable[[], str]]
+) -> Health:
+    return Health(watches, index.problem, [partial(warning_of, settings.server), index.warning, *warnings])
 
 
 def _follow(index: ServerIndex, lags: Lags, connectors: Connectors, needed: Needed) -> None:

@@ -16,6 +16,7 @@ from caraway.dataplane.topics.admin import check_access
 from caraway.dataplane.topics.credentials import sign_in
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.left_out import LeftOutLetters
+from caraway.dataplane.topics.truncation import Continuation
 from caraway.graph.wire.graphs import decode_graph
 from caraway.process.children.ending import on_request_to_end
 from caraway.process.collector import collect_rarely
@@ -24,10 +25,12 @@ from caraway.process.secrets.keyring import open_keyring
 from caraway.process.settings.settings import Settings
 from caraway.state.database import connect, require_tables
 from caraway.state.erasures import ErasureLog
+from caraway.state.losses import Loss, Losses
 from caraway.state.ownership.members import ARCHIVES, Member
 from caraway.state.reader import StateReader
 from caraway.state.skew import SkewStore
 from caraway.state.tables import metadata
+from caraway.state.watched import ServedPositions
 
 # The archive gives way to all that answers requests: a server or a job that is behind is noticed, an archive that comes
 # some seconds later isn't.
@@ -53,11 +56,19 @@ def _run(settings: Settings) -> int:
     erased_rows = ErasedRows(erased, lambda commit: decode_graph(state.graph(commit)))
     letters = LeftOutLetters(servers, "archive")
     served = ServedEncoder(erased_rows)
+    losses, watched = Losses(database), ServedPositions(database)
+
+    def note_loss(place: Continuation, url: str, text: str) -> None:
+        losses.note(Loss(topic=place.topic, follower="archive", kind="archive", text=text))
+        if place.topic == SERVED_PLAN.name:
+            watched.go_back(url.rpartition("/")[2], place.lost)
+
     follower = Follower(
         servers,
         settings.objects_url,
         settings.archive.seconds,
         report=reports.write,
+        note_loss=note_loss,
         hides=erasures.hides,
         encoder=lambda plan: served if plan is SERVED_PLAN else encoder_of(plan, letters.write),
         replaced_hours=settings.archive.replaced_hours,

@@ -20,6 +20,7 @@ from caraway.dataplane.topics.erased_keys import HidesRecord
 from caraway.dataplane.topics.left_out import LeaveOut, log_left_out
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.dataplane.topics.reader import LOST_OFFSET, UNHURRIED, Message, Reading, TopicReader
+from caraway.dataplane.topics.truncation import Continuation, Reached, continuations
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import TopicPlan
 
@@ -57,6 +58,16 @@ class Columns(Protocol):
         ...
 
     @property
+    def partition(self) -> str:
+        """The column of partitions."""
+        ...
+
+    @property
+    def offset(self) -> str:
+        """The column of offsets."""
+        ...
+
+    @property
     def statistics(self) -> tuple[str, ...]:
         """The columns whose least and greatest values the table's log has."""
         ...
@@ -88,6 +99,7 @@ class _Followed:
     table: ArchiveTable
     encoder: MessageEncoder
     positions: dict[int, int]
+    epochs: dict[int, int] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     records: int = 0
     message_bytes: int = 0
@@ -135,6 +147,7 @@ class Follower:
         seconds: float,
         *,
         report: Callable[[TableReport], object] = lambda _: None,
+        note_loss: Callable[[Continuation, str, str], object] = lambda *_: None,
         hides: Callable[[TopicPlan], HidesRecord | None] = lambda _: None,
         encoder: Callable[[TopicPlan], MessageEncoder] = encoder_of,
         replaced_hours: int = KEPT_HOURS,
@@ -147,6 +160,9 @@ class Follower:
             objects_url: The setting `objects`.
             seconds: Seconds after which a record is in its table, if it came alone.
             report: Called after each write, and when all messages that wait are without rows, such as markers.
+            note_loss: Called with where a topic goes on that lacks records which its table has, the address of the
+                table, and a text for the operator. It is called before the table goes on from there, and once more
+                after that.
             hides: Returns the check whether a record of a topic is erased, None if none is.
             encoder: Returns the encoder of a topic's messages.
             replaced_hours: Hours for which tables keep files that were replaced.
@@ -158,6 +174,7 @@ class Follower:
         self._objects_url = objects_url
         self._seconds = seconds
         self._report = report
+        self._note_loss = note_loss
         self._hides = hides
         self._clock = clock
         self._reader = TopicReader(bootstrap_servers, READING)
@@ -188,7 +205,7 @@ class Follower:
             raise UnavailableError(f"Kafka doesn't answer ({error})") from error
         for topic, problem in taken.errors:
             if problem.code() in LOST_OFFSET and topic in self._followed:
-                self._restart(topic)
+                self._begin_again(topic, problem.str())
             else:
                 LOG.debug("an error while topics are archived", topic=topic, reason=problem.str())
         now = self._clock()
@@ -199,8 +216,9 @@ class Follower:
             try:
                 followed.take(messages, now, self._hides(followed.plan))
             except UnavailableError as error:
-                self._begin_again(name, error)
+                self._begin_again(name, str(error))
                 continue
+            followed.epochs |= self._reader.epochs(name)
             # Heartbeats write markers every few seconds, so a topic whose rows are all in its table would seem to be
             # behind for ever if these waited for the next write, too.
             if not followed.rows and followed.size is not None:
@@ -279,6 +297,7 @@ class Follower:
         for name in names:
             self._retry_at[name] = now + RETRY_SECONDS
         answers = self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
+        opened: dict[str, _Followed] = {}
         for name in names:
             try:
                 found = answers[name].result()
@@ -286,11 +305,18 @@ class Follower:
                 LOG.debug("a topic can't be archived yet", topic=name, reason=str(error))
                 continue
             try:
-                self._begin(self._wanted[name], str(found.topic_id), [part.id for part in found.partitions])
+                opened[name] = self._open(self._wanted[name], str(found.topic_id), [p.id for p in found.partitions])
             except UnavailableError as error:
                 LOG.warning("the archive waits", topic=name, reason=str(error))
+        # The brokers are asked about all topics at once.
+        reached = {name: Reached(each.positions, each.epochs) for name, each in opened.items()}
+        for name, place in continuations(self._bootstrap_servers, reached).items():
+            try:
+                self._begin(opened[name], place)
+            except (UnavailableError, ReplacedError) as error:
+                LOG.warning("the archive waits", topic=name, reason=str(error))
 
-    def _begin(self, plan: TopicPlan, topic_id: str, partitions: Sequence[int]) -> None:
+    def _open(self, plan: TopicPlan, topic_id: str, partitions: Sequence[int]) -> _Followed:
         encoder = self._encoder(plan)
         table = ArchiveTable.opened(
             self._objects_url,
@@ -299,11 +325,48 @@ class Follower:
             dataset=plan.dataset,
             statistics=encoder.columns.statistics,
         )
-        positions = table.positions(partitions)
-        self._reader.start(plan.name, positions)
-        followed = _Followed(plan, table, encoder, dict(positions), vacuumed_at=self._clock())
-        self._followed[plan.name] = followed
+        positions, epochs = table.positions(partitions), table.epochs(partitions)
+        return _Followed(plan, table, encoder, positions, epochs, vacuumed_at=self._clock())
+
+    def _begin(self, followed: _Followed, place: Continuation) -> None:
+        """Archive a topic from where its table ends, or from where the topic first differs from its table."""
+        name = followed.plan.name
+        if place.lost:
+            self._go_back(followed, place)
+        first = TopicEnds(self._bootstrap_servers).beginnings([name]).get(name, {})
+        start = {p: max(at, first.get(p, 0)) for p, at in followed.positions.items()}
+        if start != followed.positions:
+            LOG.error(
+                "a topic lacks records that weren't archived yet; they are missing in the archive",
+                topic=name,
+                archived_up_to=followed.positions,
+                goes_on_at=start,
+            )
+            followed.positions = start
+        self._reader.start(name, start)
+        self._followed[name] = followed
         self._tell(followed)
+
+    def _go_back(self, followed: _Followed, place: Continuation) -> None:
+        """Remove the rows of records that the topic has lost, in whose places others come, and archive these instead.
+
+        Each step may be done again, and the position goes back last, so that an interrupted one is.
+        """
+        table, columns = followed.table, followed.encoder.columns
+        consequence = (
+            f"The rows of these records are out of the table; version {table.version} of {table.url} has them for "
+            f"{self._replaced_hours} more hours"
+        )
+        told = place.told("the archive", consequence)
+        LOG.error(told)
+        removed = table.go_back(columns.partition, columns.offset, place.lost)
+        self._note_loss(place, table.url, told)
+        # The epochs of the earlier positions count for these, too, which are where they ended.
+        table.append(columns.arrow.empty_table(), place.offsets, followed.epochs)
+        # A watch may have read the earlier position meanwhile.
+        self._note_loss(place, table.url, told)
+        followed.positions = dict(place.offsets)
+        LOG.info("removed rows of lost records from a table", topic=place.topic, rows=removed)
 
     def _leave(self, name: str) -> None:
         if self._followed.pop(name, None) is not None:
@@ -317,24 +380,24 @@ class Follower:
         try:
             followed.encode(self._hides(followed.plan))
         except UnavailableError as error:
-            self._begin_again(name, error)
+            self._begin_again(name, str(error))
             return
         # The rows of a file are in the order of event time. So readers that want an interval of time can leave out
         # files, and parts of them, by their least and greatest times.
         rows = pa.concat_tables(followed.pieces).sort_by(followed.encoder.columns.time)
         try:
-            followed.table.append(rows, followed.positions)
+            followed.table.append(rows, followed.positions, followed.epochs)
         except (UnavailableError, ReplacedError) as error:
-            self._begin_again(name, error)
+            self._begin_again(name, str(error))
             return
         followed.pieces, followed.since, followed.rows = [], None, False
         followed.appended += 1
         self._tidy(name, followed)
         self._tell(followed)
 
-    def _begin_again(self, name: str, error: Exception) -> None:
+    def _begin_again(self, name: str, reason: str) -> None:
         """Drop what waits of a topic, and read it again from behind the last write, after a pause."""
-        LOG.warning("the archive begins again behind its last write", topic=name, reason=str(error))
+        LOG.warning("the archive begins again behind its last write", topic=name, reason=reason)
         self._leave(name)
         self._retry_at[name] = self._clock() + RETRY_SECONDS
 
@@ -357,25 +420,6 @@ class Follower:
         except UnavailableError:
             return
         self._report(_report_of(followed, followed.size))
-
-    def _restart(self, name: str) -> None:
-        """Begin at the first record that a topic still has, or at its end if it lost its last ones."""
-        followed = self._followed[name]
-        ends = TopicEnds(self._bootstrap_servers)
-        first, last = ends.beginnings([name]).get(name, {}), ends.ends([name]).get(name, {})
-        start = {p: min(max(at, first.get(p, 0)), last.get(p, at)) for p, at in followed.positions.items()}
-        LOG.error(
-            "a topic lacks records that weren't archived yet; they are missing in the archive",
-            topic=name,
-            archived_up_to=followed.positions,
-            goes_on_at=start,
-        )
-        self._write(name)
-        if name in self._followed:
-            followed.positions = dict(start)
-            # Nothing may come any more, and the records that are gone don't wait for the archive.
-            self._tell(followed)
-            self._reader.start(name, start)
 
 
 def _report_of(followed: _Followed, size: TableSize) -> TableReport:

@@ -70,6 +70,8 @@ class ServedColumns:
 
     arrow: pa.Schema = SCHEMA
     time: str = TIME
+    partition: str = PARTITION
+    offset: str = OFFSET
     statistics: tuple[str, ...] = ("served_at", TIME, PARTITION, OFFSET)
 
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from confluent_kafka import KafkaException
 
 from caraway.dataplane.topics.reader import COMMON, LOST_OFFSET, Message, Past, Reading, TopicReader
+from caraway.dataplane.topics.truncation import Continuation, Reached, continuation
 from caraway.errors import UnavailableError
 
 # A sink holds at most some MB of messages that wait.
@@ -39,6 +40,14 @@ class Feed(Protocol):
         """Return the offset behind the last message that was read, by partition."""
         ...
 
+    def epochs(self) -> Mapping[int, int]:
+        """Return the epoch in which the last message that was read was written, by partition, where it is known."""
+        ...
+
+    def continuation(self, reached: Reached) -> Continuation:
+        """Return where the topic can be read by somebody who has read so much of it, which may since be lost."""
+        ...
+
     def ends(self) -> Mapping[int, int]:
         """Return the last known end of each partition; partitions without a known end are missing."""
         ...
@@ -63,6 +72,7 @@ class TopicFeed:
             topic: The topic.
             past: The archived messages of the topic.
         """
+        self._bootstrap_servers = bootstrap_servers
         self._topic = topic
         self._past = past
         self._reader = TopicReader(bootstrap_servers, READING)
@@ -98,6 +108,14 @@ class TopicFeed:
     def positions(self) -> Mapping[int, int]:
         """Return the offset behind the last message that was read, by partition."""
         return self._reader.positions(self._topic) or {}
+
+    def epochs(self) -> Mapping[int, int]:
+        """Return the epochs of the last messages; see `Feed.epochs`."""
+        return dict(self._reader.epochs(self._topic))
+
+    def continuation(self, reached: Reached) -> Continuation:
+        """Return where the topic can be read; see `Feed.continuation`."""
+        return continuation(self._bootstrap_servers, self._topic, reached)
 
     def ends(self) -> Mapping[int, int]:
         """Return the last known end of each partition; partitions without a known end are missing."""

@@ -20,12 +20,14 @@ class SinkPosition:
         until: The offsets at which the batch that is being written ends; empty if it may end anywhere. A batch with
             deletions has to be the same when it is written again: a deletion and an insert that are merged have only
             the position of the insert, so they must be merged each time or never.
+        epochs: The epochs in which the records before `written` were written to the topic, where they are known.
         age_s: How many seconds ago the position was saved.
     """
 
     branch: str
     written: Mapping[int, int] = field(default_factory=dict)
     until: Mapping[int, int] = field(default_factory=dict)
+    epochs: Mapping[int, int] = field(default_factory=dict)
     age_s: float = 0.0
 
 
@@ -44,7 +46,11 @@ class SinkPositions:
         if row is None:
             return None
         return SinkPosition(
-            branch=row.branch, written=_numbered(row.written), until=_numbered(row.until), age_s=float(row.age)
+            branch=row.branch,
+            written=_numbered(row.written),
+            until=_numbered(row.until),
+            epochs=_numbered(row.epochs),
+            age_s=float(row.age),
         )
 
     def save(self, sink: str, token: int, position: SinkPosition) -> bool:
@@ -55,6 +61,7 @@ class SinkPositions:
             # The keys of JSON are texts.
             "written": {str(partition): offset for partition, offset in position.written.items()},
             "until": {str(partition): offset for partition, offset in position.until.items()},
+            "epochs": {str(partition): epoch for partition, epoch in position.epochs.items()},
         }
         change = (
             insert(sink_positions)

@@ -10,6 +10,7 @@ from pkgutil import resolve_name
 from typing import cast
 
 import sqlalchemy as sa
+import structlog
 
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits, Holder
 from caraway.dataplane.archive.store.past import ArchivedPast
@@ -30,10 +31,13 @@ from caraway.errors import UnavailableError
 from caraway.graph.plan.model import SinkPlan
 from caraway.graph.secrets.hiding import HiddenSecrets
 from caraway.process.recurring import Recurring, follow
+from caraway.state.losses import Loss, Losses
 from caraway.state.ownership.leases import HeldLease, Lease
 from caraway.state.ownership.members import WRITERS
 from caraway.state.ownership.shares import Shares
 from caraway.state.sink_replays import SinkReplays
+
+LOG = structlog.get_logger(__name__)
 
 # The first pause after a failure, in seconds, which doubles with each further one, and the longest one.
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
@@ -120,6 +124,7 @@ class Sinks:
         self._sign_in = sign_in
         self._product = product
         self.positions = SinkPositions(engine)
+        self._losses = Losses(engine)
         self.replays = SinkReplays(engine)
         """The dead letters whose changes are to be sent again."""
         self._letter_reader = LetterReader(bootstrap_servers)
@@ -236,6 +241,7 @@ class Sinks:
                 name, plan, Envelopes(plan, branch, self._product), letters
             ).write(refusals),
             leave_out=self._left_out.write,
+            note_loss=lambda text: self._note_loss(name, plan, text),
             feed=feed,
             state=lambda: TableState(self._path(name), revised=plan.topic.revised, keyed=bool(plan.topic.schema.keys)),
             right=right,
@@ -244,6 +250,10 @@ class Sinks:
             asked=QueuedReplays(self._letter_reader, self.replays, name),
             stopping=stopping,
         )
+
+    def _note_loss(self, name: str, plan: SinkPlan, text: str) -> None:
+        LOG.error(text)
+        self._losses.note(Loss(topic=plan.topic.name, follower=name, kind="sink", text=text))
 
 
 class _Running:

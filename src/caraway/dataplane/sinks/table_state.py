@@ -15,7 +15,7 @@ from caraway.dataplane.topics.codec import PUT, RETRACT
 from caraway.dataplane.topics.local_state import LocalState
 
 # The version of the tables below. A state of another version is made anew from the topic.
-VERSION = 1
+VERSION = 2
 
 _TABLES = """
 CREATE TABLE entries (

@@ -8,6 +8,7 @@ of the table may be older; then it is brought up to the position from the topic,
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.left_out import LeaveOut, log_left_out
 from caraway.dataplane.topics.metrics import count_letters
 from caraway.dataplane.topics.reader import Message
+from caraway.dataplane.topics.truncation import Reached
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import SinkPlan
 from caraway.state.ownership.leases import HeldLease
@@ -45,6 +47,7 @@ REST_S = 30.0
 # The seconds between two looks for dead letters that are to be sent again.
 REPLAYS_S = 1.0
 LOST = "another server writes it now"
+GOES_BACK = "The sink goes on from there; what it has written of the lost records stays in its system"
 
 
 class Positions(Protocol):
@@ -76,6 +79,7 @@ class SinkWorker:
         connect: Connect,
         refuse: Refuse,
         leave_out: LeaveOut = log_left_out,
+        note_loss: Callable[[str], object] = lambda _: None,
         feed: Callable[[], Feed],
         state: Callable[[], TableState],
         right: HeldLease,
@@ -93,6 +97,7 @@ class SinkWorker:
             connect: Opens the sink.
             refuse: Writes dead letters.
             leave_out: Writes dead letters of records that can't be read.
+            note_loss: Called with a text for the operator if the topic lacks records that were written.
             feed: Opens the dataset's topic.
             state: Opens the rows of the dataset on this server's disk.
             right: The right to write the sink.
@@ -106,7 +111,7 @@ class SinkWorker:
         self._connect, self._refuse, self._feed_of, self._state_of = connect, refuse, feed, state
         self._right, self._positions, self._erased = right, positions, erased
         self._asked = asked
-        self._leave_out = leave_out
+        self._leave_out, self._note_loss = leave_out, note_loss
         self._clock = clock
         self.stopping = stopping or threading.Event()
         self._feed: Feed | None = None
@@ -213,19 +218,32 @@ class SinkWorker:
         written = self._with_replayed(written)
         if self._replayed:
             self._asked.settle(self._replayed)
-        self._position = SinkPosition(branch=position.branch, written=written, until=until)
-        if found is None:
+        intact = feed.continuation(Reached({p: written[p] for p in partitions}, position.epochs))
+        self._position = SinkPosition(branch=position.branch, written=written, until=until, epochs=position.epochs)
+        if intact.lost:
+            # The system has no change of the records that are in the places of the lost ones.
+            written |= intact.offsets
+            self._note_loss(intact.told(f"the sink {self._plan.target}", GOES_BACK))
+            self._position = replace(self._position, written=written, until={})
+        if found is None or intact.lost:
             self._save(self._position)
         elif self._plan.sink.every_us is not None:
             self._due_at = self._clock() + max(0.0, self._plan.sink.every_us / 1e6 - found.age_s)
-        if any(offset > written.get(p, 0) for p, offset in state.positions().items()):
-            # The state is ahead of what is written, so the rows before the next changes aren't known any more.
+        if any(offset > written.get(p, 0) for p, offset in state.positions().items()) or self._has_lost(feed, state):
+            # The state is ahead of what is written, or another server has noticed a loss of its records, so the rows
+            # before the next changes aren't known any more.
             state.clear()
         known = state.positions()
         self._changelog = Changelog(self._plan, state, self._erased, self._leave_out)
         feed.start({p: known.get(p, 0) for p in partitions})
         self._ahead = []
         return writer
+
+    @staticmethod
+    def _has_lost(feed: Feed, state: TableState) -> bool:
+        """Return whether the topic lacks records that the state has."""
+        positions, there = state.positions(), feed.partitions()
+        return bool(feed.continuation(Reached({p: positions.get(p, 0) for p in there}, state.epochs())).lost)
 
     def _next(self) -> Batch | None:
         """Read messages and return what they change; None if there are none yet."""
@@ -282,7 +300,7 @@ class SinkWorker:
         old = [message for message in messages if message[3] < written.get(message[2], 0)]
         if old:
             self._changelog.changes(old)
-            self._state.commit({partition: offset + 1 for _, _, partition, offset in old})
+            self._state.commit({partition: offset + 1 for _, _, partition, offset in old}, feed.epochs())
         self._ahead += [message for message in messages if message[3] >= written.get(message[2], 0)]
         if self._round_ends is None and (ends := feed.ends()).keys() >= written.keys() - {REPLAYED}:
             self._round_ends = ends
@@ -308,9 +326,9 @@ class SinkWorker:
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))
         self._note_again()
         # The state may not have all records of the other partitions before the position yet.
-        self._state.commit(self._taken)
-        if self._feed is not None:
-            self._end_round(self._feed)
+        assert self._feed is not None  # noqa: S101
+        self._state.commit(self._taken, self._feed.epochs())
+        self._end_round(self._feed)
         metrics.count(system, dataset, written=len(batch.changes) - refused, refused=refused)
 
     def _note_refused(self, branch: str, refusals: Sequence[Refusal]) -> None:
@@ -374,9 +392,21 @@ class SinkWorker:
 
     def _save(self, position: SinkPosition) -> None:
         token = self._right.token
+        position = replace(position, epochs=self._epochs(position.written))
         if token is None or not self._positions.save(self._name, token, position):
             raise UnavailableError(LOST)
         self._position = position
+
+    def _epochs(self, written: Mapping[int, int]) -> dict[int, int]:
+        """Return epochs in which the topic had all records before a position, where one is known."""
+        before, feed = self._position, self._feed
+        # A position that hasn't moved keeps its epoch. Messages from the archive have none.
+        found = {p: epoch for p, epoch in before.epochs.items() if written.get(p) == before.written.get(p)}
+        if feed is not None:
+            # While the state is made again, the feed is before the position, perhaps in an earlier epoch.
+            read = feed.positions()
+            found |= {p: e for p, e in feed.epochs().items() if read.get(p, 0) >= written.get(p, 0)}
+        return found
 
     def _note_lag(self) -> None:
         feed = self._feed

@@ -11,7 +11,7 @@ from caraway.errors import UnavailableError
 
 # The kB of pages that SQLite keeps in memory.
 CACHE_KB = 8 * 1024
-_POSITIONS = 'CREATE TABLE positions (partition INTEGER PRIMARY KEY, "offset" INTEGER NOT NULL);'
+_POSITIONS = 'CREATE TABLE positions (partition INTEGER PRIMARY KEY, "offset" INTEGER NOT NULL, epoch INTEGER);'
 
 
 class LocalState:
@@ -49,10 +49,15 @@ class LocalState:
         """Return the offset behind the last record that is in the state, by partition; without entry none is."""
         return dict(self._do('SELECT partition, "offset" FROM positions').fetchall())
 
-    def commit(self, positions: Mapping[int, int]) -> None:
-        """Keep the changes since the last commit, with the offsets behind their records."""
-        for position in positions.items():
-            self._do("INSERT OR REPLACE INTO positions VALUES (?, ?)", position)
+    def epochs(self) -> dict[int, int]:
+        """Return epochs in which the topic had all records before the positions, by partition, where one is known."""
+        return dict(self._do("SELECT partition, epoch FROM positions WHERE epoch IS NOT NULL").fetchall())
+
+    def commit(self, positions: Mapping[int, int], epochs: Mapping[int, int] | None = None) -> None:
+        """Keep the changes since the last commit, with the offsets behind their records, and epochs of these."""
+        known = epochs or {}
+        for partition, offset in positions.items():
+            self._do("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", (partition, offset, known.get(partition)))
         self._do("COMMIT")
         self._do("BEGIN")
 

@@ -1,9 +1,10 @@
 """The first and last offsets of topics."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from caraway.dataplane.topics.connection import client_config, kafka_logger
@@ -29,6 +30,14 @@ MOVING = frozenset(
 Offsets = Mapping[str, Mapping[int, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class LedEnd:
+    """The end of a partition, and the epoch of its leader at that moment; -1 if the broker doesn't tell."""
+
+    offset: int
+    epoch: int
+
+
 class TopicEnds:
     """Asks the broker where topics begin and end. Not thread safe."""
 
@@ -43,6 +52,14 @@ class TopicEnds:
         Raises `UnavailableError` if the broker doesn't answer.
         """
         return self._ask(names, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def led_ends(self, names: Iterable[str]) -> Mapping[str, Mapping[int, LedEnd]]:
+        """Return the end of each partition with the epoch of its leader; otherwise like `ends`."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return {
+            topic: {p: LedEnd(info.offset, -1 if info.leader_epoch is None else info.leader_epoch) for p, info in infos}
+            for topic, infos in ((topic, found.items()) for topic, found in self._infos(names, latest).items())
+        }
 
     def beginnings(self, names: Iterable[str]) -> Offsets:
         """Return the offset of the oldest record of each partition; otherwise like `ends`."""
@@ -66,6 +83,9 @@ class TopicEnds:
         }
 
     def _ask(self, names: Iterable[str], spec: OffsetSpec) -> Offsets:
+        return {t: {p: info.offset for p, info in found.items()} for t, found in self._infos(names, spec).items()}
+
+    def _infos(self, names: Iterable[str], spec: OffsetSpec) -> Mapping[str, Mapping[int, ListOffsetsResultInfo]]:
         wanted = set(names)
         if not wanted:
             return {}
@@ -74,15 +94,15 @@ class TopicEnds:
         except KafkaException as error:
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
 
-    def _ask_once(self, wanted: Collection[str], spec: OffsetSpec) -> Offsets:
+    def _ask_once(self, wanted: Collection[str], spec: OffsetSpec) -> Mapping[str, Mapping[int, ListOffsetsResultInfo]]:
         # Each try lists the topics again and asks only for those that exist: the last try may have failed because a
         # topic was removed meanwhile.
         known = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
         asked = {TopicPartition(name, p): spec for name in known.keys() & wanted for p in known[name].partitions}
-        found: dict[str, dict[int, int]] = {}
+        found: dict[str, dict[int, ListOffsetsResultInfo]] = {}
         if asked:
             for position, future in self._admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
-                found.setdefault(position.topic, {})[position.partition] = future.result().offset
+                found.setdefault(position.topic, {})[position.partition] = future.result()
         return found
 
 

@@ -8,14 +8,19 @@ from typing import Any
 import jsonschema
 import pyarrow as pa
 import pytest
+from prometheus_client import generate_latest
 
 from caraway.apps.server.app import App
 from caraway.apps.server.freshness.freshness import Freshness
 from caraway.apps.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.apps.server.handlers.arrow import read_columns
+from caraway.apps.server.health import KnownLosses
 from caraway.apps.server.http.endpoints import API
 from caraway.apps.server.surface import DOCUMENT
 from caraway.dataplane.ingest.table import MAX_ROWS
+from caraway.dataplane.topics.truncation import Continuation
+from caraway.errors import UnavailableError
+from caraway.state.losses import Loss
 from tests.unit.apps.server.asking import ask, send
 from tests.unit.apps.server.console.site import NOW, site
 from tests.unit.compute.query import garden
@@ -100,6 +105,42 @@ def test_only_callers_with_a_token_get_the_reasons_of_bad_health() -> None:
         made.problems.clear()
         assert send(made.app, "GET", f"{API}/health", headers=headers).json == {"status": "ok"}
         made.problems["kafka"] = "10.0.0.7:9092 doesn't answer"
+
+
+def test_what_topics_have_lost_is_told_with_the_remedy() -> None:
+    place = Continuation("events.Pots", {0: 300, 1: 5}, {0: 100, 1: 5})
+    text = place.told("the archive", "The rows are out of the table")
+    losses = [Loss(topic="events.Pots", follower=f"s{n}", kind="sink", text=f"{n}: {text}") for n in range(7)]
+    made = site(garden.graph(), tokens=False, losses=losses)
+    for path in ("health", "status"):
+        warning = ask(made.app, "GET", f"{API}/{path}").json["warning"]
+        assert "topic events.Pots lacks records that the archive had read (0@100 to 300)" in warning
+        assert "Send again what was logged before the failure" in warning
+        assert "and 2 more" in warning
+    page = ask(made.app, "GET", "/metrics").body.decode()
+    assert 'caraway_lost_records{reader="sink",topic="events.Pots"} 1.0' in page
+    ask(site(garden.graph(), tokens=False).app, "GET", "/metrics")
+    assert "caraway_lost_records{" not in generate_latest().decode()
+
+
+def test_losses_are_read_now_and_then_and_stay_known_while_postgres_is_away() -> None:
+    loss = Loss(topic="t", follower="archive", kind="archive", text="lost")
+    answers: list[list[Loss]] = [[loss]]
+    now = [0.0]
+
+    def read() -> list[Loss]:
+        if not answers:
+            raise UnavailableError("Postgres doesn't answer")
+        return answers.pop()
+
+    known = KnownLosses(read, clock=lambda: now[0])
+    assert [known(), known.warning()] == [[loss], "lost"]
+    now[0] += 10
+    assert known() == [loss]
+    answers.append([])
+    assert known() == [loss]
+    now[0] += 10
+    assert known() == []
 
 
 def test_instants_are_iso_8601_with_an_offset(app: App) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from caraway.dataplane.archive.store.columns import Encoder, columns_of
 from caraway.dataplane.archive.store.model import table_path
@@ -129,3 +130,24 @@ def test_a_store_that_can_t_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "archive").write_text("this is a file")
     with pytest.raises(UnavailableError, match=r"archive can't use the table .*archive/t/id"):
         opened(tmp_path)
+
+
+def test_a_table_goes_back_to_where_its_topic_lost_records(tmp_path: Path) -> None:
+    table = opened(tmp_path)
+    table.append(records(range(10)), {0: 10, 1: 0}, {0: 4})
+    table.append(records(range(10, 20)), {0: 20, 1: 0}, {0: 4})
+    assert opened(tmp_path).epochs([0, 1]) == {0: 4}
+    before = table.version
+    assert table.go_back(COLUMNS.partition, COLUMNS.offset, {0: 15, 1: 0}) == 5
+    table.append(COLUMNS.arrow.empty_table(), {0: 15, 1: 0}, {0: 4})
+    # Both may be done again.
+    assert table.go_back(COLUMNS.partition, COLUMNS.offset, {0: 15, 1: 0}) == 0
+    again = opened(tmp_path)
+    assert (again.positions([0]), again.epochs([0])) == ({0: 15}, {0: 4})
+    again.append(records(range(15, 30)), {0: 30, 1: 0})
+    # An epoch that isn't known replaces the former one.
+    assert (again.positions([0]), again.epochs([0])) == ({0: 30}, {})
+    assert offsets(again) == list(range(30))
+    # The version before still has the rows, until its files are removed.
+    old = DeltaTable(again.url, version=before)
+    assert old.to_pyarrow_dataset().count_rows() == 20

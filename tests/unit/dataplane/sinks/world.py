@@ -12,6 +12,7 @@ import orjson
 
 from caraway.dataplane.sinks.changes import Change, Row
 from caraway.dataplane.sinks.envelopes import Envelopes, Product
+from caraway.dataplane.sinks.feed import Feed
 from caraway.dataplane.sinks.positions import SinkPosition
 from caraway.dataplane.sinks.replays import Again
 from caraway.dataplane.sinks.table_state import TableState
@@ -20,6 +21,7 @@ from caraway.dataplane.sinks.writer import Batch, Refusal, RetryLaterError, Sign
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.reader import Message
+from caraway.dataplane.topics.truncation import Continuation, Reached
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import HTTPConnector, WebhookConnector
@@ -100,6 +102,9 @@ class World(Leased):
         remembers: True if these positions alone count.
         refused: The keys of rows that the system refuses.
         busy: The number of requests that the system doesn't take.
+        leaders: The epochs of the leaders of each partition, in order, with the offset from which each led.
+        losses: The texts that the operator was told of lost records.
+        feed: Opens a topic of a broker in place of `topic`, if it is set.
     """
 
     plan: SinkPlan
@@ -121,6 +126,15 @@ class World(Leased):
     sizes: Callable[[], int] = lambda: 1000
     closed: int = 0
     state: TableState | None = None
+    leaders: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    losses: list[str] = field(default_factory=list)
+    feed: Callable[[], Feed] | None = None
+
+    def lose(self, partition: int, offset: int) -> None:
+        """Lose the messages of a partition from an offset on, as a broker does that loses its power."""
+        del self.topic[partition][offset:]
+        led = self.leaders.setdefault(partition, [])
+        led.append((len(led) + 1, offset))
 
     # The positions.
     def load(self, sink: str) -> SinkPosition | None:
@@ -160,7 +174,8 @@ class World(Leased):
             self.plan,
             connect=lambda branch, refuse: Outside(self, Envelopes(self.plan, branch), refuse),
             refuse=refuse,
-            feed=lambda: MemoryFeed(self),
+            note_loss=self.losses.append,
+            feed=self.feed or (lambda: MemoryFeed(self)),
             state=self.opened,
             right=self.held(LASTING, RENEWAL_S),
             positions=self,
@@ -234,12 +249,13 @@ class MemoryFeed:
     def __init__(self, world: World) -> None:
         self._world = world
         self._read: dict[int, int] = {}
+        self._started: dict[int, int] = {}
 
     def partitions(self) -> list[int]:
         return sorted(self._world.topic)
 
     def start(self, offsets: Mapping[int, int]) -> None:
-        self._read = dict(offsets)
+        self._read, self._started = dict(offsets), dict(offsets)
 
     def read(self, timeout_s: float) -> list[Message]:
         self._world.now += 0.01
@@ -254,6 +270,22 @@ class MemoryFeed:
 
     def positions(self) -> Mapping[int, int]:
         return self._read
+
+    def epochs(self) -> Mapping[int, int]:
+        return {
+            p: max((epoch for epoch, since in self._world.leaders.get(p, []) if since < read), default=0)
+            for p, read in self._read.items()
+            if read > self._started[p]
+        }
+
+    def continuation(self, reached: Reached) -> Continuation:
+        def end(partition: int) -> int:
+            """Return where the epoch ended in which a position was reached."""
+            known = reached.epochs.get(partition, 10**9)
+            later = [since for epoch, since in self._world.leaders.get(partition, []) if epoch > known]
+            return min([*later, len(self._world.topic[partition])])
+
+        return Continuation("t", reached.offsets, {p: min(at, end(p)) for p, at in reached.offsets.items()})
 
     def ends(self) -> Mapping[int, int]:
         return self._world.ends()

@@ -14,7 +14,15 @@ from caraway.apps.server.deployment import Deployment
 from caraway.apps.server.handlers.context import ServerContext
 from caraway.apps.server.http.endpoints import API
 from caraway.apps.server.http.messages import HttpResponse, Request, json_response, text_response
-from caraway.apps.server.metrics import set_backlogs, set_freshness, set_jobs, set_lags, set_sinks, set_sources
+from caraway.apps.server.metrics import (
+    set_backlogs,
+    set_freshness,
+    set_jobs,
+    set_lags,
+    set_losses,
+    set_sinks,
+    set_sources,
+)
 from caraway.errors import UnavailableError
 from caraway.state.model import MAIN, JobRecord
 from caraway.state.ownership.members import ENGINES
@@ -196,4 +204,5 @@ async def metrics(context: ServerContext, request: Request) -> HttpResponse:
         )
         set_sources(deployment.connectors.sources.statuses())
         set_sinks(deployment.connectors.sinks.statuses())
+    set_losses(await asyncio.to_thread(deployment.status.losses), deployment.index.lost_topics())
     return text_response(deployment.status.figures().decode(), CONTENT_TYPE_LATEST)

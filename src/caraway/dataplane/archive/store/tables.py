@@ -32,6 +32,9 @@ FILE_BYTES = 64 << 20
 # How long a table keeps files that were replaced, since readers may have begun with them, and the entries of its log.
 KEPT_HOURS = 24
 
+# The epoch of a position whose epoch isn't known.
+UNKNOWN = -1
+
 _CONFIGURATION = {
     "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
@@ -110,14 +113,27 @@ class ArchiveTable:
         """Return the offset of the next message to archive of each partition; 0 if none is archived."""
         return {p: self._table.transaction_version(_application(p)) or 0 for p in partitions}
 
-    def append(self, rows: pa.Table, positions: Mapping[int, int]) -> None:
+    def epochs(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the epochs in which the messages before the positions were written, where they are known."""
+        found = ((p, self._table.transaction_version(_application_of_epoch(p))) for p in partitions)
+        return {p: epoch for p, epoch in found if epoch is not None and epoch >= 0}
+
+    def append(self, rows: pa.Table, positions: Mapping[int, int], epochs: Mapping[int, int] | None = None) -> None:
         """Add records, with the offsets behind them, by partition.
+
+        Args:
+            rows: The records.
+            positions: The offset behind the records of each partition.
+            epochs: The epochs in which the messages before these offsets were written, where they are known.
 
         Raises:
             ReplacedError: Another writer has added records of one of these partitions since the table was opened;
                 nothing was added.
         """
         transactions = [Transaction(_application(p), offset) for p, offset in sorted(positions.items())]
+        known = epochs or {}
+        # An unknown epoch takes the place of an earlier one, which would be wrong for the new position.
+        transactions += [Transaction(_application_of_epoch(p), known.get(p, UNKNOWN)) for p in sorted(positions)]
         with self._committing():
             write_deltalake(
                 self._table,
@@ -264,6 +280,25 @@ class ArchiveTable:
             )
             return int(merge.when_matched_delete().execute()["num_target_rows_deleted"])
 
+    def go_back(self, partition: str, offset: str, offsets: Mapping[int, int]) -> int:
+        """Remove the rows of some partitions from some offsets on, and return how many.
+
+        Their files stay readable for some hours, in the version of the table before.
+
+        Args:
+            partition: The column of partitions.
+            offset: The column of offsets.
+            offsets: The offsets by partition.
+        """
+        later = " OR ".join(f'("{partition}" = {p} AND "{offset}" >= {at})' for p, at in sorted(offsets.items()))
+        with self._committing():
+            return int(self._table.delete(later, writer_properties=_WRITER)["num_deleted_rows"])
+
+    @property
+    def version(self) -> int:
+        """The version of the table, as last read or written."""
+        return int(self._table.version())
+
     def size(self) -> TableSize:
         """Return the size of the table, as last read or written."""
         with _translated_errors(self.url):
@@ -305,6 +340,10 @@ def _translated_errors(url: str) -> Iterator[None]:
 
 def _same(key: Sequence[str]) -> str:
     return " AND ".join(f'target."{name}" = source."{name}"' for name in key)
+
+
+def _application_of_epoch(partition: int) -> str:
+    return f"caraway/{partition}/epoch"
 
 
 def _application(partition: int) -> str:

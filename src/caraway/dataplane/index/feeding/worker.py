@@ -161,6 +161,10 @@ class IndexWorker:
         self._emission_writer.close()
         self._letters.close()
 
+    def lost_topics(self) -> list[str]:
+        """Return the topics that lacked records which an index had read, since the start."""
+        return list(self._lost)
+
     def lost(self) -> list[str]:
         """Return what to tell of each topic that lacked records which an index had read, since the start."""
         return list(self._lost.values())

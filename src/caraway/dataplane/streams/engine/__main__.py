@@ -8,10 +8,12 @@ import sys
 from caraway.dataplane.streams.engine.engine import Engine, stop_on_signals
 from caraway.dataplane.topics.admin import check_access
 from caraway.dataplane.topics.credentials import sign_in
+from caraway.graph.plan.model import JobPlan
 from caraway.process.program import database_url, run_program
 from caraway.process.secrets.keyring import open_keyring
 from caraway.process.settings.settings import Settings
 from caraway.state.database import connect, require_tables
+from caraway.state.losses import Loss, Losses
 from caraway.state.ownership.members import ENGINES, Member
 from caraway.state.registry import JobRegistry
 from caraway.state.secrets import SecretStore, hand_out
@@ -40,7 +42,12 @@ def _run(settings: Settings) -> int:
     member = Member(engine=database, group=ENGINES, node=f"{socket.gethostname()}:{settings.data_dir}")
     store = SecretStore(database, open_keyring(settings.key_file))
     hand_out(store, local=settings.spark.master.startswith("local"), host=socket.gethostname())
-    engine = Engine(settings, JobRegistry(database), member)
+    losses = Losses(database)
+
+    def note_loss(plan: JobPlan, topic: str, text: str) -> None:
+        losses.note(Loss(topic=topic, follower=plan.job_id, kind="job", text=text))
+
+    engine = Engine(settings, JobRegistry(database), member, note_loss=note_loss)
     stop_on_signals(engine)
     return engine.run()
 

@@ -53,13 +53,13 @@ def is_damage(error: str, causes: Sequence[str] = ()) -> bool:
     return _SIGNS.search(error) is not None and not any(_OTHER.search(text) for text in (error, *causes))
 
 
-def put_aside(checkpoint: Path, error: str) -> str:
+def put_aside(checkpoint: Path, error: str, *, because: str = "is damaged") -> str:
     """Move a checkpoint away, so that the job begins anew, and return the text to report; only the newest is kept."""
     aside = checkpoint.with_name(checkpoint.name + DAMAGED)
     shutil.rmtree(aside, ignore_errors=True)
     if checkpoint.exists():
         checkpoint.rename(aside)
     return (
-        f"its checkpoint is damaged and was put aside as {aside}; the job begins at the beginning of its topics, which "
+        f"its checkpoint {because} and was put aside as {aside}; the job begins at the beginning of its topics, which "
         f"gives the same rows again: {error}"
     )

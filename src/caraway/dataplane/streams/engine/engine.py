@@ -21,6 +21,7 @@ from caraway.dataplane.streams.spark.live import LiveRows
 from caraway.dataplane.topics.block_sizes import records_per_message
 from caraway.dataplane.topics.credentials import sign_in
 from caraway.dataplane.topics.positions import TopicEnds
+from caraway.graph.plan.model import JobPlan
 from caraway.process.children.ending import on_request_to_end
 from caraway.process.settings.settings import Settings
 from caraway.state.ownership.members import Member
@@ -52,11 +53,14 @@ class Engine:
         member: Member | None = None,
         *,
         open_driver: Callable[[Settings], Driver] = Driver.open,
+        note_loss: Callable[[JobPlan, str, str], object] = lambda *_: None,
     ) -> None:
         """Run with `settings`, which must name the Kafka brokers.
 
         Engines that are given a `member` share the jobs; an engine without one runs all jobs. Each engine has a data
-        folder of its own. `open_driver` starts Spark. Raises `ConfigurationError` if the settings name no brokers.
+        folder of its own. `open_driver` starts Spark, and `note_loss` is that of `SparkRuntime`.
+
+        Raises `ConfigurationError` if the settings name no brokers.
         """
         self._bootstrap_servers = sign_in(settings.kafka)
         self._settings = settings
@@ -65,7 +69,7 @@ class Engine:
         self._stopping = threading.Event()
         self._fenced = threading.Event()
         self._member = member
-        self._open_driver = open_driver
+        self._open_driver, self._note_loss = open_driver, note_loss
         self._fence = None if member is None else Fence(member.lease, self._lose)
         self._checkpoints = settings.spark.checkpoints or settings.data_dir / "checkpoints"
 
@@ -89,7 +93,7 @@ class Engine:
         self._link.begin(lambda gone: remove_gone(self._checkpoints, gone), ownership)
         ends = TopicEnds(self._bootstrap_servers)
         sizes_of = partial(records_per_message, self._bootstrap_servers)
-        observer = Observer(ends.ends, LiveRows(driver.session).look, sizes_of)
+        observer = Observer(ends.ends, LiveRows(driver.session).look, sizes_of, led_ends_of=ends.led_ends)
         observer.start()
         runtime = SparkRuntime(
             session=driver.session,
@@ -101,6 +105,7 @@ class Engine:
             observer=observer,
             slots=SlotBook(lambda: slots_offered(driver.session)),
             objects_url=self._settings.objects_url,
+            note_loss=self._note_loss,
         )
         with ThreadPoolExecutor(STARTERS, thread_name_prefix="starter") as executor:
             jobs = Jobs(runtime, executor, time.monotonic)

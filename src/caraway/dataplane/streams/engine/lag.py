@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from caraway.dataplane.streams.engine.losses import LedEnds, steady
 from caraway.dataplane.streams.spark.live import RealTimeRows
 from caraway.dataplane.topics.positions import Offsets
 from caraway.graph.plan.model import TopicKind, TopicPlan
@@ -72,6 +73,7 @@ class Observer(Recurring):
         live_rows: Callable[[], Mapping[str, RealTimeRows]],
         sizes_of: Callable[[Iterable[str]], Mapping[str, float]],
         clock: Callable[[], float] = time.monotonic,
+        led_ends_of: Callable[[Iterable[str]], LedEnds] = lambda _: {},
     ) -> None:
         """Prepare to look.
 
@@ -80,6 +82,7 @@ class Observer(Recurring):
             live_rows: Returns how many messages queries have read, by run id.
             sizes_of: Returns how many records the last messages of topics have on average.
             clock: Returns the time in seconds.
+            led_ends_of: Returns the ends of topics with the epochs of their leaders.
         """
         super().__init__("observer", self.look, LOOK_SECONDS)
         self._ends_of = ends_of
@@ -90,13 +93,18 @@ class Observer(Recurring):
         self._clock = clock
         self._lock = threading.Lock()
         self._topics: frozenset[str] = frozenset()
+        # The topics that jobs write, and the last two looks at these and at those that they read.
+        self._written: frozenset[str] = frozenset()
+        self._led_ends_of = led_ends_of
+        self._led: tuple[LedEnds, LedEnds] = ({}, {})
         self._tide = Tide(REMEMBERED_LOOKS)
         self._read: Mapping[str, RealTimeRows] = {}
         self._read_before: Mapping[str, RealTimeRows] = {}
 
-    def watch(self, topics: Iterable[TopicPlan]) -> None:
-        """Observe these topics, too."""
+    def watch(self, topics: Iterable[TopicPlan], written: Iterable[str] = ()) -> None:
+        """Observe these topics, too, and the ends of those that are written."""
         with self._lock:
+            self._written |= frozenset(written)
             for topic in topics:
                 self._topics |= {topic.name}
                 if topic.kind is TopicKind.EVENTS:
@@ -105,11 +113,12 @@ class Observer(Recurring):
     def look(self) -> None:
         """Look at all topics and queries once."""
         with self._lock:
-            topics = self._topics
+            topics, written = self._topics, self._written
         read = self._live_rows()
-        ends = self._ends_of(topics)
+        ends, led = self._ends_of(topics), self._led_ends_of(topics | written)
         with self._lock:
             self._read_before, self._read = self._read, read
+            self._led = (self._led[1], led)
             self._tide.rise(self._clock(), ends)
             known = dict(self._sizes)
         reached = totals(ends)
@@ -127,6 +136,12 @@ class Observer(Recurring):
         with self._lock:
             read = self._read_before.get(run_id)
         return read.rows if read is not None and read.batch == batch else 0
+
+    def steady_ends(self) -> LedEnds:
+        """Return the ends of the partitions that have lost nothing between the last two looks."""
+        with self._lock:
+            before, now = self._led
+        return steady(before, now)
 
     def lag(self, topics: Collection[str], done: int) -> Lag | None:
         """Return the lag of a job that has processed `done` messages of its topics; None while it isn't known.

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from caraway.dataplane.streams.engine.damage import is_damage, put_aside
 from caraway.dataplane.streams.engine.jobs import brief
 from caraway.dataplane.streams.engine.lag import Lag, Observer, totals
+from caraway.dataplane.streams.engine.losses import note, reached
 from caraway.dataplane.streams.engine.phases import Phase, is_left_behind
 from caraway.dataplane.streams.engine.slots import SlotBook
 from caraway.dataplane.streams.spark.checkpoints import next_batch, position_of
@@ -102,6 +103,7 @@ class SparkQuery:
         last = self.query.lastProgress
         progress = {} if last is None else json.loads(last.json)
         positions, batch = self._positions(progress)
+        note(self.checkpoint, reached(positions, [self.plan.output.name], self.observer.steady_ends()))
         done = self._messages_done(positions, batch)
         if self._done is None:
             rate = float(progress.get("processedRowsPerSecond") or 0.0)

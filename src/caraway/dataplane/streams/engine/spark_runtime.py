@@ -12,6 +12,7 @@ from caraway.dataplane.archive.store.messages import ArchivedMessages
 from caraway.dataplane.archive.store.model import table_path
 from caraway.dataplane.streams.engine.damage import put_aside, repairing
 from caraway.dataplane.streams.engine.lag import Observer, messages_between
+from caraway.dataplane.streams.engine.losses import require_intact
 from caraway.dataplane.streams.engine.phases import Phase, phase_at_start
 from caraway.dataplane.streams.engine.slots import SlotBook
 from caraway.dataplane.streams.engine.spark_query import SparkQuery
@@ -50,6 +51,8 @@ class SparkRuntime:
         observer: Knows the ends of the topics, and how many rows queries have read since their last checkpoint.
         slots: Knows the free slots of Spark.
         objects_url: The object store that has the archive (the setting `objects`).
+        note_loss: Called with a job, a topic that lacks records which the job has read or written, and a text for the
+            operator.
     """
 
     session: SparkSession
@@ -61,23 +64,25 @@ class SparkRuntime:
     observer: Observer
     slots: SlotBook
     objects_url: str
+    note_loss: Callable[[JobPlan, str, str], object] = lambda *_: None
 
     def start(self, plan: JobPlan, was: Phase | None = None) -> SparkQuery:
         """Start a job; topics that an interrupted commit has not created are created first.
 
         Raises:
-            UnavailableError: The checkpoint can't be read, so the next start begins anew; or too few slots are free; or
-                neither topics nor archive have all that the job is to read.
+            UnavailableError: The checkpoint can't be read, or its topics lack records of it, so the next start begins
+                anew; or too few slots are free; or neither topics nor archive have all that the job is to read.
         """
         inputs = [topic.name for topic in plan.inputs]
         ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs], self.partitions)
         ensure_topics(self.bootstrap_servers, [DEAD_LETTERS], 1, config=DEAD_LETTERS_CONFIG)
-        self.observer.watch(plan.inputs)
+        self.observer.watch(plan.inputs, [plan.output.name])
         checkpoint = self.checkpoint_of(plan.job_id)
         events = [topic.name for topic in plan.inputs if topic.kind is TopicKind.EVENTS]
         size = max(records_per_message(self.bootstrap_servers, events).values(), default=1.0)
         tasks = tasks_of(plan, partitions=self.partitions, processors=self.processors).count
         position = _position(checkpoint)
+        require_intact(self.bootstrap_servers, plan, checkpoint, position.offsets, self.note_loss)
         archived = self._archived(plan, position)
         phase = Phase.ARCHIVE if archived is not None else self._phase(plan, position, was, size)
         if plan.mode is JobMode.REAL_TIME:

@@ -4,6 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from caraway.dataplane.topics.erased_keys import HidesRecord
 from caraway.dataplane.topics.local_state import remove
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.dataplane.topics.reader import LOST_OFFSET, UNHURRIED, Message, Past, Reading, TopicReader
+from caraway.dataplane.topics.truncation import Reached, continuation
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import CheckPlan, TopicPlan
 from caraway.offline.monitoring.quality.counting import Counting
@@ -26,6 +28,11 @@ POLL_SECONDS = 0.5
 RETRY_SECONDS = 2.0
 # The folder of the records that were seen, in the server's data folder.
 FOLDER = "quality"
+
+GOES_BACK = (
+    "The watch goes on from there; what it has counted of the lost records stays in the counts, and their rows in the "
+    "profiles"
+)
 
 # Returns the check whether a record of a check's rows is erased; None if none is.
 HidesOf = Callable[[CheckPlan], HidesRecord | None]
@@ -45,6 +52,7 @@ class QualityFollower:
         profiles_s: float = math.inf,
         hides: HidesOf = lambda _: None,
         past: Callable[[TopicPlan], Past] | None = None,
+        note_loss: Callable[[CheckPlan, str], object] = lambda *_: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare; nothing is read before `step`.
@@ -58,8 +66,10 @@ class QualityFollower:
             profiles_s: The age in seconds, before the newest row of a dataset, of the hours whose profiles are kept.
             hides: Returns which records are erased.
             past: Returns the archived messages of a topic; None: only what the broker has is read.
+            note_loss: Called with a check and a text for the operator if a topic lacks records that were counted.
             clock: Returns the time in seconds since the epoch.
         """
+        self._note_loss = note_loss
         self._bootstrap_servers = bootstrap_servers
         self._store = store
         self._folder = folder / FOLDER
@@ -107,7 +117,9 @@ class QualityFollower:
             self._leave(topic)
         for lost, problem in taken.errors:
             if problem.code() in LOST_OFFSET and lost is not None:
-                self._restart(lost)
+                # How much of the topic is there is found out as at the start.
+                LOG.warning("a topic is checked from what was recorded", topic=lost, reason=problem.str())
+                self._leave(lost)
         now = datetime.fromtimestamp(self._clock(), UTC)
         for topic, messages in taken.messages.items():
             for counting in self._of(topic):
@@ -138,6 +150,7 @@ class QualityFollower:
                 continue
             newest, at = self._store.newest(check_id), datetime.fromtimestamp(now, UTC)
             found = counting.findings(newest, at, self._kept_s, self._hides(counting.plan))
+            found = replace(found, epochs=self._epochs(counting.plan.topic.name, found.until))
             if self._store.add(found):
                 counting.record(found)
                 recorded.append(check_id)
@@ -170,7 +183,7 @@ class QualityFollower:
         for check_id, plan in self._wanted.items():
             if plan.topic.name == topic.name:
                 state = self._state(check_id)
-                positions = self._store.positions(check_id)
+                positions = self._intact(plan, state, partitions)
                 self._counting[check_id] = Counting(plan, positions, state, profiles_s=self._profiles_s)
         behind = [p for p in partitions if any(_is_behind(counting, p) for counting in self._of(topic.name))]
         if behind:
@@ -205,14 +218,28 @@ class QualityFollower:
             counting.close()
             del self._counting[counting.plan.check_id]
 
-    def _restart(self, topic: str) -> None:
-        """Go on at the first message that a topic still has, or at its end if it lost its last ones."""
-        ends = TopicEnds(self._bootstrap_servers)
-        first, last = ends.beginnings([topic]).get(topic, {}), ends.ends([topic]).get(topic, {})
-        positions = self._reader.positions(topic) or {}
-        start = {p: min(max(at, first.get(p, 0)), last.get(p, at)) for p, at in positions.items()}
-        LOG.error("a topic lacks records that weren't checked yet", topic=topic, goes_on_at=start)
-        self._reader.start(topic, start)
+    def _intact(self, plan: CheckPlan, state: Path, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the positions up to which a check has counted what the topic has; they go back behind a loss."""
+        check_id, topic = plan.check_id, plan.topic.name
+        positions = self._store.positions(check_id)
+        known = {p: at for p, at in positions.items() if p in partitions}
+        if not known:
+            return positions
+        found = continuation(self._bootstrap_servers, topic, Reached(known, self._store.epochs(check_id)))
+        if not found.lost:
+            return positions
+        told = found.told(f"the check of {plan.dataset.name}", GOES_BACK)
+        LOG.error(told)
+        self._note_loss(plan, told)
+        # The file has lost records among those that were seen, so it is made again.
+        remove(state)
+        self._store.go_back(check_id, found.lost)
+        return {**positions, **found.offsets}
+
+    def _epochs(self, topic: str, until: Mapping[int, int]) -> dict[int, int]:
+        """Return epochs in which a topic had all messages before some offsets."""
+        read = self._reader.positions(topic) or {}
+        return {p: e for p, e in self._reader.epochs(topic).items() if read.get(p, 0) >= until.get(p, 0)}
 
     def _of(self, topic: str) -> list[Counting]:
         return [counting for counting in self._all() if counting.plan.topic.name == topic]

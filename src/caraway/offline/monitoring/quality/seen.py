@@ -23,7 +23,7 @@ from caraway.dataplane.topics.identity import ID_BYTES
 from caraway.dataplane.topics.local_state import LocalState
 
 # The version of the tables below. A state of another version is made anew from the topic.
-VERSION = 2
+VERSION = 3
 # The size of a hash of a row. Two rows of one identity have the same one by chance in one of 2^64 cases.
 DIGEST_BYTES = 8
 

@@ -66,6 +66,7 @@ class Findings:
         samples: Some of the rows that failed.
         profiles: The profiles of the rows by field and hour.
         profiles_s: The seconds before the newest hour beyond which profiles are removed.
+        epochs: Epochs in which the topic had all messages before `until`, by partition, where one is known.
     """
 
     check_id: str
@@ -76,6 +77,7 @@ class Findings:
     samples: Sequence[Sample]
     profiles: Mapping[FieldHour, ColumnProfile] = field(default_factory=dict)
     profiles_s: float = math.inf
+    epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +139,7 @@ class QualityStore(WatchedStore):
             if found.profiles:
                 add_profiles(connection, found.check_id, found.profiles, found.profiles_s)
 
-        return self._record(found.check_id, found.since, found.until, write, allowed)
+        return self._record(found.check_id, found.since, found.until, write, allowed, epochs=found.epochs)
 
     def newest(self, check_id: str) -> datetime | None:
         """Return the start of the newest window that has rows; None if there is none."""

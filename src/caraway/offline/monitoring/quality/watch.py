@@ -28,6 +28,7 @@ from caraway.offline.monitoring.watch import Kind, Watch
 from caraway.process.secrets.keyring import open_keyring
 from caraway.process.settings.settings import Settings
 from caraway.state.erasures import ErasureLog, erasure_by
+from caraway.state.losses import Loss, Losses
 from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
 
@@ -44,6 +45,7 @@ class Quality(Watch):
         servers = sign_in(settings.kafka)
         self._store = QualityStore(database)
         self._plans = Plans(StateReader(database))
+        self._losses = Losses(database)
         self._log, self._number = ErasureLog(database), 0
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._watch = QualityWatch(self._store, Webhook(settings.alerts.webhook))
@@ -71,6 +73,7 @@ class Quality(Watch):
             profiles_s=timedelta(days=settings.drift.kept_days).total_seconds(),
             hides=self._hides,
             past=past,
+            note_loss=self._note_loss,
         )
         self._checks: Mapping[str, CheckPlan] = {}
         self._branches: Mapping[str, Collection[str]] = {}
@@ -137,6 +140,9 @@ class Quality(Watch):
             hides = self._hides(plan)
             if hides is not None:
                 self._store.forget(check_id, partial(is_hidden, hides))
+
+    def _note_loss(self, plan: CheckPlan, text: str) -> None:
+        self._losses.note(Loss(topic=plan.topic.name, follower=plan.check_id, kind="watch", text=text))
 
     def _hides(self, plan: CheckPlan) -> HidesRecord | None:
         return self._erased.hides_record(plan.erased_on, plan.schema)

@@ -1,6 +1,6 @@
 """A console in process: the whole application over definitions, with accounts, dead letters and a status."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
+from prometheus_client import generate_latest
 from typing_extensions import override
 
 from caraway.apps.server.access.gate import Gate
@@ -16,6 +17,7 @@ from caraway.apps.server.access.sites import Sites
 from caraway.apps.server.app import App
 from caraway.apps.server.freshness.freshness import Freshness
 from caraway.apps.server.handlers.context import ServerContext
+from caraway.apps.server.health import KnownLosses
 from caraway.apps.server.history import History
 from caraway.apps.server.http.endpoints import Router, bound
 from caraway.apps.server.lags import WORST, pace_of
@@ -38,6 +40,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import encode_graph
 from caraway.process.settings.server import ServerSettings
 from caraway.state.access import AccessList, Session, TokenOwner, digest_of
+from caraway.state.losses import Loss
 from caraway.state.model import BranchHeads, BranchRecord, CommitRecord, JobRecord, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode
 from caraway.state.plans import Needed, Planned
@@ -159,6 +162,7 @@ def site(
     tracer: Tracer | None = None,
     writer: Any = None,
     freshness: Any = None,
+    losses: Sequence[Loss] = (),
 ) -> Site:
     """Return a console and an API over definitions; each role has a token of its own name."""
     plan = plan_graph(graph) if plan is None else plan
@@ -193,6 +197,7 @@ def site(
     rolled_back: list[str] = []
     problems: dict[str, str] = {}
     shared: dict[str, frozenset[str]] = {}
+    known = KnownLosses(lambda: losses)
     indexes = [
         {"dataset": index.dataset, "asset": index.asset.hex(), "lag": 0, "newest_ingested_us": 1_700_000_000_000_000}
         for index in plan.indexes
@@ -251,8 +256,10 @@ def site(
                 of=lambda plan: [_age(index.dataset) for index in plan.indexes],
                 history=lambda plan, name: {index.dataset: PAST for index in plan.indexes if index.dataset == name},
             ),
-            health=MADE(problems=lambda: problems, warning=str),
+            figures=generate_latest,
+            health=MADE(problems=lambda: problems, warning=known.warning),
             lags=MADE(look=lambda: tuple(lags), past=past, traffic=traffic),
+            losses=known,
         ),
         graphs=MADE(
             require_served_graph=lambda _branch="main": served,
@@ -276,7 +283,7 @@ def site(
             assets=tuple,
             references=lambda _ids=None: dict(shared),
         ),
-        index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
+        index=MADE(positions=list, lost_topics=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
         connectors=MADE(sinks=MADE(statuses=list), sources=MADE(statuses=list)),
         topics=MADE(newest=MADE(newest=lambda *_, **__: []), letters=dead_letters, replays=replays),
         erasure=MADE(erased=ErasedKeys(dict)),

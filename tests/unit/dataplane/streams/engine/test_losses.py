@@ -1,0 +1,55 @@
+"""The notes of topics' leaders in the checkpoint of a job, by which lost records are noticed."""
+
+from pathlib import Path
+
+from caraway.dataplane.streams.engine.losses import FILE, note, noted, reached, steady
+from caraway.dataplane.topics.positions import LedEnd
+from caraway.dataplane.topics.truncation import Reached
+
+
+def committed(folder: Path) -> Path:
+    (folder / "commits").mkdir(parents=True)
+    return folder
+
+
+def test_only_ends_whose_leader_was_the_same_at_both_looks_count() -> None:
+    before = {"a": {0: LedEnd(10, 1), 1: LedEnd(10, 1)}, "b": {0: LedEnd(5, -1)}}
+    now = {"a": {0: LedEnd(12, 1), 1: LedEnd(4, 2), 2: LedEnd(1, 1)}, "b": {0: LedEnd(5, -1)}, "c": {0: LedEnd(1, 1)}}
+    assert steady(before, now) == {"a": {0: LedEnd(12, 1)}, "b": {}, "c": {}}
+
+
+def test_positions_beyond_a_known_end_get_no_epoch() -> None:
+    ends = {"in": {0: LedEnd(10, 3), 1: LedEnd(10, 3)}, "out": {0: LedEnd(7, 2)}}
+    assert reached({"in": {0: 10, 1: 11, 2: 5}}, ["out", "other"], ends) == {
+        "in": Reached({0: 10}, {0: 3}),
+        "out": Reached({0: 7}, {0: 2}),
+    }
+
+
+def test_what_is_noted_is_kept_and_later_notes_change_only_what_they_know(tmp_path: Path) -> None:
+    checkpoint = committed(tmp_path / "job")
+    note(checkpoint, {"in": Reached({0: 10, 1: 20}, {0: 1, 1: 1}), "out": Reached({0: 5}, {0: 1})})
+    note(checkpoint, {"in": Reached({1: 25}, {1: 2})})
+    assert noted(checkpoint) == {"in": Reached({0: 10, 1: 25}, {0: 1, 1: 2}), "out": Reached({0: 5}, {0: 1})}
+    note(checkpoint, {})
+    assert [path.name for path in checkpoint.iterdir() if path.is_file()] == [FILE]
+
+
+def test_a_checkpoint_without_a_committed_batch_stays_empty_and_a_damaged_file_says_nothing(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+    note(new, {"in": Reached({0: 10}, {0: 1})})
+    assert list(new.iterdir()) == []
+    checkpoint = committed(tmp_path / "job")
+    (checkpoint / FILE).write_text('{"in": {"0"')
+    assert noted(checkpoint) == noted(tmp_path / "none") == {}
+
+
+def test_an_engine_that_copies_the_checkpoint_keeps_its_own_file(tmp_path: Path) -> None:
+    """Copies are hard links, so a later note must not change the copy."""
+    checkpoint = committed(tmp_path / "job")
+    note(checkpoint, {"in": Reached({0: 10}, {0: 1})})
+    (tmp_path / "copy").hardlink_to(checkpoint / FILE)
+    before = (tmp_path / "copy").read_text()
+    note(checkpoint, {"in": Reached({0: 11}, {0: 1})})
+    assert (tmp_path / "copy").read_text() == before
