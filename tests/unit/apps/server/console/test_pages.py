@@ -51,6 +51,7 @@ ADDRESSES = {
     "/console/dataset?name=Wetness": "join_pots",
     "/console/featureset?name=State": "advice",
     "/console/feature?name=State.advice": "def advise",
+    "/console/feature?name=State.mean": "Spread of the values",
     "/console/feature?name=State.score": 'col("count")',
     "/console/feature?name=Species.mean": "Wetness",
     f"/console/source?name={quote(SOURCE)}": "Pots",
