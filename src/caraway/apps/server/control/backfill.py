@@ -15,8 +15,8 @@ PLAIN_RATE = 100_000
 STATEFUL_RATE = 25_000
 PYTHON_RATE = 10_000
 # Seconds from a commit until the queries of its new jobs run: for any number of jobs, and more for each of them, since
-# Spark plans and compiles each query before its first record. Two new jobs that read 40,000 records were served 30 s
-# after their commit on two busy cores (a load of 6), and 39 s after it on others.
+# Spark plans and compiles each query before its first record. Two new jobs that read 40,000 records were served 19, 30
+# and 39 s after their commit, on two busy cores.
 START_S, START_S_PER_JOB = 5.0, 10.0
 
 
