@@ -244,6 +244,7 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/freshness/history"),
         Valid("GET", f"{API}/metrics"),
         Valid("GET", f"{API}/openapi.json"),
+        Valid("GET", f"{API}/sign-in"),
         Valid("GET", f"{API}/docs"),
         Valid("GET", "/metrics"),
         Valid("GET", "/"),

@@ -14,6 +14,7 @@ from tests.timeouts import deadline_in
 
 START_S = 20.0
 SCOPE = "topics"
+PROGRAM = "caraway-cli"
 AUDIENCE, CLIENT, SECRET, PASSWORD = "caraway-api", "caraway-console", "the-secret-of-the-client", "lovelace"
 
 
@@ -28,6 +29,11 @@ class IdentityProvider:
         """Change what the provider knows or does; return how often its document was read."""
         asked: int = self._http.post("/test/set", json=given).json()["asked"]
         return asked
+
+    def refresh_tokens(self) -> int:
+        """Return how many refresh tokens of the command line count."""
+        known: int = self._http.post("/test/set", json={}).json()["refresh"]
+        return known
 
     def rotate(self, algorithm: str = "RS256") -> None:
         """Replace the key."""

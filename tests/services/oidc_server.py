@@ -5,6 +5,8 @@ tokens, keys that can be rotated. Its person is ada@example.com with the passwor
 has given her. Paths below `/test/` are the test's own ways to change what it does.
 """
 
+import re
+import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from authlib.integrations.flask_oauth2 import AuthorizationServer
-from authlib.oauth2.rfc6749 import AuthorizationCodeMixin, ClientMixin, grants
+from authlib.oauth2.rfc6749 import AuthorizationCodeMixin, ClientMixin, TokenMixin, grants
+from authlib.oauth2.rfc6750 import BearerTokenGenerator
 from authlib.oauth2.rfc7636 import CodeChallenge
 from authlib.oidc.core import OpenIDCode, UserInfo
 from flask import Flask, Response, redirect, request
@@ -22,6 +25,9 @@ from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 PORT = int(sys.argv[1])
 ISSUER = f"http://127.0.0.1:{PORT}"
 CLIENT, SECRET, AUDIENCE = "caraway-console", "the-secret-of-the-client", "caraway-api"
+# The command line, which has no secret, and comes back to any port of the machine.
+PROGRAM = "caraway-cli"
+LOOPBACK = re.compile(r"http://127\.0\.0\.1:\d+/")
 SCOPE = "topics"
 KINDS: Mapping[str, tuple[type[Any], Any]] = {
     "RS256": (RSAKey, 2048),
@@ -32,7 +38,22 @@ FORM = '<form method="post"><input name="user"><input name="password" type="pass
 
 app = Flask(__name__)
 app.secret_key = "a key of tests"
-state = SimpleNamespace(keys=[], made=0, codes={}, redirect_uri="", groups=["features"], misbehaves="", asked=0)
+state = SimpleNamespace(
+    keys=[], made=0, codes={}, redirect_uri="", groups=["features"], misbehaves="", asked=0, lasts=600, refresh={}
+)
+
+
+def token_of(client: "Client") -> str:
+    """Return a token of ada for the API, for the command line; the console uses none."""
+    if client.name != PROGRAM:
+        return secrets.token_hex(16)
+    algorithm, key = state.keys[-1]
+    now = int(time.time())
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "groups": state.groups, "iat": now}
+    # Two tokens of one second differ.
+    claims |= {"exp": now + state.lasts, "jti": secrets.token_hex(8)}
+    made: str = jwt.encode({"alg": algorithm, "kid": key.kid}, claims, key, algorithms=[algorithm])
+    return made
 
 
 def add_key(algorithm: str) -> None:
@@ -43,10 +64,13 @@ def add_key(algorithm: str) -> None:
 
 
 class Client(ClientMixin):  # type: ignore[misc]
-    """The console of Caraway as the provider knows it."""
+    """The console of Caraway, or its command line, as the provider knows it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def get_client_id(self) -> str:
-        return CLIENT
+        return self.name
 
     def get_default_redirect_uri(self) -> str:
         return str(state.redirect_uri)
@@ -55,19 +79,21 @@ class Client(ClientMixin):  # type: ignore[misc]
         return scope
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
+        if self.name == PROGRAM:
+            return LOOPBACK.fullmatch(redirect_uri) is not None
         return bool(redirect_uri == state.redirect_uri)
 
     def check_client_secret(self, client_secret: str) -> bool:
         return client_secret == SECRET
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
-        return (method, endpoint) == ("client_secret_basic", "token")
+        return (method, endpoint) == ("none" if self.name == PROGRAM else "client_secret_basic", "token")
 
     def check_response_type(self, response_type: str) -> bool:
         return response_type == "code"
 
     def check_grant_type(self, grant_type: str) -> bool:
-        return grant_type == "authorization_code"
+        return grant_type == "authorization_code" or (grant_type, self.name) == ("refresh_token", PROGRAM)
 
 
 class Code(AuthorizationCodeMixin):  # type: ignore[misc]
@@ -101,7 +127,7 @@ class Code(AuthorizationCodeMixin):  # type: ignore[misc]
 class CodeGrant(grants.AuthorizationCodeGrant):  # type: ignore[misc]
     """Codes that count once."""
 
-    TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic",)
+    TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic", "none")
 
     def save_authorization_code(self, code: str, request: Any) -> None:
         state.codes[code] = Code(code, request.payload)
@@ -117,6 +143,37 @@ class CodeGrant(grants.AuthorizationCodeGrant):  # type: ignore[misc]
     def authenticate_user(self, authorization_code: Code) -> str:
         del authorization_code
         return "ada"
+
+
+class Refresh(TokenMixin):  # type: ignore[misc]
+    """A refresh token of the command line."""
+
+    def __init__(self, text: str, scope: str) -> None:
+        self.text, self.scope = text, scope
+
+    def check_client(self, client: Client) -> bool:
+        return client.name == PROGRAM
+
+    def get_scope(self) -> str:
+        return self.scope
+
+
+class RefreshGrant(grants.RefreshTokenGrant):  # type: ignore[misc]
+    """Refresh tokens that count once."""
+
+    TOKEN_ENDPOINT_AUTH_METHODS = ("none",)
+    INCLUDE_NEW_REFRESH_TOKEN = True
+
+    def authenticate_refresh_token(self, refresh_token: str) -> Refresh | None:
+        found: Refresh | None = state.refresh.get(refresh_token)
+        return found
+
+    def authenticate_user(self, refresh_token: Refresh) -> str:
+        del refresh_token
+        return "ada"
+
+    def revoke_old_credential(self, refresh_token: Refresh) -> None:
+        del state.refresh[refresh_token.text]
 
 
 class IdTokens(OpenIDCode):  # type: ignore[misc]
@@ -136,7 +193,23 @@ class IdTokens(OpenIDCode):  # type: ignore[misc]
         return UserInfo(sub="ada", email="ada@example.com", email_verified=True, groups=state.groups)
 
 
-server = AuthorizationServer(app, query_client=lambda name: Client() if name == CLIENT else None, save_token=print)
+def keep(token: Mapping[str, Any], request: Any) -> None:
+    """Keep the refresh token of an answer."""
+    del request
+    if (text := token.get("refresh_token")) is not None:
+        state.refresh[text] = Refresh(text, token.get("scope", ""))
+
+
+server = AuthorizationServer(
+    app, query_client=lambda name: Client(name) if name in {CLIENT, PROGRAM} else None, save_token=keep
+)
+server.register_token_generator(
+    "default",
+    BearerTokenGenerator(
+        lambda client, **_: token_of(client), lambda **_: secrets.token_hex(16), lambda client, grant_type: state.lasts
+    ),
+)
+server.register_grant(RefreshGrant)
 server.register_grant(CodeGrant, [CodeChallenge(required=True), IdTokens(require_nonce=True)])
 
 
@@ -152,6 +225,7 @@ def document() -> Any:
         "authorization_endpoint": f"{ISSUER}/authorize",
         "token_endpoint": f"{ISSUER}/token",
         "jwks_uri": f"{ISSUER}/keys",
+        "revocation_endpoint": f"{ISSUER}/revoke",
     }
 
 
@@ -173,13 +247,20 @@ def authorize() -> Any:
     if request.method == "GET":
         return FORM
     if request.form.get("password") != "lovelace":
-        return redirect(f"{state.redirect_uri}?error=access_denied&state={grant.request.payload.state}")
+        return redirect(f"{grant.request.payload.redirect_uri}?error=access_denied&state={grant.request.payload.state}")
     return server.create_authorization_response(grant_user="ada", grant=grant)
 
 
 @app.post("/token")
 def token() -> Any:
     return server.create_token_response()
+
+
+@app.post("/revoke")
+def revoke() -> Any:
+    """End a refresh token (RFC 7009)."""
+    state.refresh.pop(request.form["token"], None)
+    return {}
 
 
 @app.post("/machines")
@@ -201,7 +282,7 @@ def machines() -> Any:
 def change() -> Any:
     """Set what the provider knows or does."""
     vars(state).update(request.get_json())
-    return {"asked": state.asked}
+    return {"asked": state.asked, "refresh": len(state.refresh)}
 
 
 @app.post("/test/rotate/<algorithm>")

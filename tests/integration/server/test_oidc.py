@@ -5,10 +5,15 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import re
+import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -26,7 +31,8 @@ from caraway.state.database import connect
 from caraway.state.permissions import Grant, Mode
 from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import ServerProcess, eventually
-from tests.services.oidc import AUDIENCE, CLIENT, PASSWORD, SECRET, IdentityProvider, running_provider
+from tests.services.oidc import AUDIENCE, CLIENT, PASSWORD, PROGRAM, SECRET, IdentityProvider, running_provider
+from tests.timeouts import scaled
 from tests.tls import TLS
 
 GROUP = "features"
@@ -41,7 +47,7 @@ def running() -> Iterator[IdentityProvider]:
 
 @pytest.fixture
 def identity(running: IdentityProvider) -> IdentityProvider:
-    running.set(groups=[GROUP, "others"], misbehaves="")
+    running.set(groups=[GROUP, "others"], misbehaves="", lasts=600)
     return running
 
 
@@ -60,6 +66,7 @@ def guarded(
         client_secret_file=secret,
         redirect_url=here,
         audience=AUDIENCE,
+        cli_client_id=PROGRAM,
         roles={GROUP: ("by-group", "no such role"), "empty": ()},
     )
     process = ServerProcess(folder, kafka=kafka, postgres=module_postgres, tokens=True, oidc=oidc, port=port)
@@ -114,6 +121,120 @@ def browser(guarded: Guarded, identity: IdentityProvider) -> Iterator[Browser]:
 def lines(guarded: Guarded, count: int = 1) -> list[tuple[str, str, str]]:
     newest = AuditLog(guarded.engine).newest(count)
     return [(line.act.account, line.act.action, line.outcome) for line in newest]
+
+
+class Terminal:
+    """A shell of somebody on another machine, who has neither a token nor a stack."""
+
+    def __init__(self, guarded: Guarded, home: Path) -> None:
+        self.url, self.home = str(guarded.server.settings.server.url), home
+        left_out = {"CARAWAY_TOKEN", "CARAWAY_URL", "CARAWAY_DATA_DIR"}
+        known = {name: value for name, value in os.environ.items() if name not in left_out}
+        places = {name: str(home / name) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME")}
+        self.environment = {**known, **places, "CARAWAY_URL": self.url}
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "caraway.apps.cli", *words]
+        return subprocess.Popen(
+            command, env=self.environment, cwd=self.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Run a command, and return its exit code and what it has printed."""
+        with self.start(*words) as process:
+            printed = "".join(process.communicate(timeout=scaled(120)))
+        return process.returncode, printed
+
+    @property
+    def file(self) -> Path:
+        return self.home / "XDG_CONFIG_HOME" / "caraway" / "logins.json"
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The sign-in that is kept."""
+        found: dict[str, Any] = json.loads(self.file.read_bytes())[self.url]
+        return found
+
+    def login(self, password: str = PASSWORD, *, before: Callable[[str], object] = lambda _: None) -> tuple[int, str]:
+        """Sign in by a browser, after something else was done with the address to which it comes back."""
+        with self.start("login", "--no-browser") as process, httpx.Client(verify=TLS) as browser:
+            assert process.stderr is not None
+            form = next(line for line in process.stderr if "Sign in at " in line).split("Sign in at ")[1].strip()
+            back = parse_qs(urlsplit(form).query)["redirect_uri"][0]
+            before(back)
+            assert browser.get(form).status_code == 200
+            sent = browser.post(form, data={"password": password}).headers["location"]
+            assert sent.startswith(back)
+            assert browser.get(sent).status_code == 200
+            printed = "".join(process.communicate(timeout=scaled(60)))
+        return process.returncode, printed
+
+
+@pytest.fixture
+def terminal(guarded: Guarded, identity: IdentityProvider, tmp_path: Path) -> Terminal:
+    del identity
+    return Terminal(guarded, tmp_path)
+
+
+def test_the_command_line_signs_in_and_keeps_its_tokens_to_itself(
+    guarded: Guarded, terminal: Terminal, identity: IdentityProvider
+) -> None:
+    code, said = terminal.run("datasets")
+    assert (code, "a token is needed" in said) == (1, True), said
+    assert terminal.login()[0] == 0
+    assert stat.S_IMODE(terminal.file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(terminal.file.parent.stat().st_mode) == 0o700
+    code, said = terminal.run("datasets")
+    assert code == 0, said
+    # The account is the provider's, with the rights of its group.
+    code, said = terminal.run("history", "--token", "")
+    assert code == 1
+    assert guarded.server.http.get("audit").status_code == 200
+    other = dict(terminal.environment, CARAWAY_URL=terminal.url.replace("127.0.0.1", "localhost"))
+    terminal.environment = other
+    code, said = terminal.run("datasets")
+    assert (code, "a token is needed" in said) == (1, True), said
+    assert identity.refresh_tokens() >= 1
+
+
+def test_a_token_of_the_command_line_is_renewed_and_ends_with_the_sign_out(
+    terminal: Terminal, identity: IdentityProvider
+) -> None:
+    identity.set(lasts=45, refresh={})
+    assert terminal.login()[0] == 0
+    first = terminal.kept
+    # A token that would end within a minute is renewed; the refresh token counts once.
+    code, said = terminal.run("datasets")
+    assert code == 0, said
+    second = terminal.kept
+    assert {first["access_token"], first["refresh_token"]}.isdisjoint({second["access_token"], second["refresh_token"]})
+    # Several commands at a time renew it one after the other.
+    many = [terminal.start("datasets") for _ in range(3)]
+    for process in many:
+        process.communicate(timeout=scaled(120))
+    assert [process.returncode for process in many] == [0, 0, 0]
+    assert identity.refresh_tokens() == 1
+    identity.set(refresh={})
+    code, said = terminal.run("datasets")
+    assert (code, "caraway login" in said) == (1, True), said
+    assert terminal.login()[0] == 0
+    assert terminal.run("logout")[0] == 0
+    assert identity.refresh_tokens() == 0
+    assert json.loads(terminal.file.read_bytes()) == {}
+
+
+def test_nobody_else_ends_a_sign_in_of_the_command_line(terminal: Terminal) -> None:
+    """A page that the browser shows meanwhile may guess the port, but not the state."""
+    answers: list[int] = []
+
+    def intrude(back: str) -> None:
+        guesses = ("", "?code=stolen", "?code=stolen&state=guessed", "?error=access_denied&state=")
+        answers.extend(httpx.get(f"{back}{query}", verify=TLS).status_code for query in guesses)
+
+    assert terminal.login(before=intrude)[0] == 0
+    assert answers == [404] * 4
+    code, said = terminal.login("wrong")
+    assert (code, "refuses" in said) == (1, True), said
 
 
 def test_a_person_signs_in_with_the_provider_and_out_again(guarded: Guarded, browser: Browser) -> None:

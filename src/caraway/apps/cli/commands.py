@@ -71,6 +71,8 @@ SECTIONS = (
     Section(
         "Access",
         (
+            Listed("login", "caraway.apps.cli.login:login", "Sign in at the identity provider of a server."),
+            Listed("logout", "caraway.apps.cli.login:logout", "Forget the sign-in for a server, and end it."),
             Listed("tokens", "caraway.apps.cli.tokens:tokens", "Create, list and revoke tokens.", "server"),
             Listed("roles", "caraway.apps.cli.roles:roles", "Define roles and give them to accounts.", "server"),
             Listed("secrets", "caraway.apps.cli.secrets:secrets", "Set, list, delete and rotate secrets."),

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from caraway.apps.cli.connection import TIMEOUT_SECONDS, send
+from caraway.apps.cli.logins import Login, Logins
 from caraway.apps.cli.output import err
 from caraway.apps.cli.server_options import DataOption, TokenOption, UrlOption
 from caraway.client.discovery import URL_VARIABLE, ServerAddress, find_server
@@ -39,6 +41,8 @@ class ServerOptions:
         run on this machine and no option chooses one.
         """
         found = find_server(self.url, self.token, self.data)
+        if self.token is None and not found.token:
+            found = replace(found, token=Logins().token(found.url, _renewed))
         if found.elsewhere:
             self._announce(found)
         return found
@@ -69,6 +73,12 @@ class BranchOptions(ServerOptions):
 
     def _about(self) -> str:
         return f", branch {self.branch}"
+
+
+def _renewed(login: Login) -> Login:
+    # The libraries of a sign-in take longer to import than most commands run.
+    renewed: Login = resolve_name("caraway.apps.cli.login:renew")(login)
+    return renewed
 
 
 def ask(

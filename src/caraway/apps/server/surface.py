@@ -272,6 +272,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint("GET", f"{API}/roles", accounts.list_roles, ADMINISTRATION, answer=accounts.RolesAnswer, refusals=(409,)),
     Endpoint("GET", f"{API}/audit", accounts.list_audit, ADMINISTRATION, answer=accounts.AuditAnswer),
+    Endpoint("GET", f"{API}/sign-in", accounts.sign_in, PUBLIC, answer=accounts.SignInAnswer, refusals=(409,)),
     Endpoint("GET", f"{API}/health", admin.health, PUBLIC, probe=True),
     Endpoint("GET", f"{API}/status", admin.status, READ_DEFINITION_ANYWHERE),
     Endpoint("GET", f"{API}/problems", problems.problems, READ_DEFINITION),

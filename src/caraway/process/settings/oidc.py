@@ -30,6 +30,9 @@ def _return_address(url: str) -> str:
     return url
 
 
+Scope = Annotated[str, Field(pattern=r"^[^\s\"\\]+$")]
+
+
 class OidcSettings(Section):
     """An identity provider that speaks OpenID Connect. The groups that it names decide about roles.
 
@@ -41,6 +44,9 @@ class OidcSettings(Section):
         redirect_url: The address to which the provider sends browsers back, `https://NAME/console/signed-in`. It has to
             be registered at the provider, letter for letter.
         audience: The audience that a JWT needs for the API; None: the API takes no JWTs.
+        cli_client_id: The name of the command line at the provider, a public client (`caraway login`); None: nobody
+            signs in there for commands.
+        cli_scopes: The scopes that the command line asks for besides `openid`.
         roles: The roles of each group; who is in none of these groups may do nothing.
         account_claim: The claim with the name of the account, in which `oidc:` stands before it here.
         groups_claim: The claim with the names of groups.
@@ -54,17 +60,21 @@ class OidcSettings(Section):
     client_secret_file: FolderPath | None = None
     redirect_url: Annotated[str, AfterValidator(_return_address)] | None = Field(default=None, validate_default=True)
     audience: Annotated[str, Field(min_length=1)] | None = None
+    cli_client_id: Annotated[str, Field(min_length=1)] | None = None
+    cli_scopes: tuple[Scope, ...] = ("offline_access",)
     roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     account_claim: Annotated[str, Field(min_length=1)] = "sub"
     groups_claim: Annotated[str, Field(min_length=1)] = "groups"
-    scopes: tuple[Annotated[str, Field(pattern=r"^[^\s\"\\]+$")], ...] = ("profile", "email")
+    scopes: tuple[Scope, ...] = ("profile", "email")
     ca_file: FolderPath | None = None
 
-    @field_validator("client_id", "redirect_url", "audience")
+    @field_validator("client_id", "redirect_url", "audience", "cli_client_id")
     @classmethod
     def _needs_a_provider(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and info.data.get("issuer", "") is None:
             raise ValueError("oidc.issuer must name the provider")
         if info.field_name == "redirect_url" and (value is None) != (info.data.get("client_id") is None):
             raise ValueError("it and oidc.client_id are set together, or neither is")
+        if info.field_name == "cli_client_id" and value is not None and info.data.get("audience") is None:
+            raise ValueError("oidc.audience must be set, by which the API takes the tokens of the provider")
         return value

@@ -26,6 +26,8 @@ WITHOUT_JSON = {
     "init",
     "mcp",
     "demo",
+    "login",
+    "logout",
     "branch create",
     "branch clone",
     "branch delete",

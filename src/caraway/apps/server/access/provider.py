@@ -101,6 +101,12 @@ class Provider:
         return self._settings.redirect_url is not None
 
     @property
+    def for_commands(self) -> tuple[str, str, tuple[str, ...]] | None:
+        """The provider, the name of the command line there, and the scopes that it asks for; None if it has no name."""
+        name = self._settings.cli_client_id
+        return None if name is None else (self._issuer, name, ("openid", *self._settings.cli_scopes))
+
+    @property
     def is_over_tls(self) -> bool:
         """True if browsers come back over TLS."""
         return (self._settings.redirect_url or "").startswith("https:")

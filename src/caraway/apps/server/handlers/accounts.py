@@ -27,6 +27,14 @@ Limit = Annotated[int, Meta(ge=1, le=MAX_LISTED, description=f"the most in the a
 Name = Annotated[str, Meta(max_length=MAX_NAME, pattern=STORABLE)]
 
 
+class SignInAnswer(Struct):
+    """The identity provider at which people sign in for commands, and the name of the command line there."""
+
+    issuer: str
+    client_id: str
+    scopes: list[str]
+
+
 class TokenListParameters(Struct):
     """The part of the list that is wanted."""
 
@@ -123,6 +131,19 @@ class AuditAnswer(Struct):
 
     audit: list[AuditLine]
     next: int | None
+
+
+async def sign_in(context: ServerContext, request: Request) -> HttpResponse:
+    """Return where people sign in who want to use commands; nobody needs a token to ask."""
+    del request
+    provider = context.deployment.accounts.gate.provider
+    about = None if provider is None else provider.for_commands
+    if about is None:
+        raise ConflictError(
+            "this server has no identity provider for commands (oidc.cli_client_id); ask its operator for a token"
+        )
+    issuer, client_id, scopes = about
+    return _answered(SignInAnswer(issuer=issuer, client_id=client_id, scopes=list(scopes)))
 
 
 async def list_tokens(context: ServerContext, request: Request[Nothing, TokenListParameters]) -> HttpResponse:
