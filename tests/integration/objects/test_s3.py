@@ -8,24 +8,21 @@ from urllib.parse import urlencode
 import boto3
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 from caraway.dataplane.archive.store.tables import ArchiveTable, ReplacedError
 from caraway.dataplane.index.storage.snapshots import Snapshots
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.objects.folder import PARTS, ObjectFolder
 from caraway.errors import UnavailableError
+from tests.services.moto import running_moto
 
 REGION = "eu-central-1"
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with running_moto() as address:
+        yield address
 
 
 @pytest.fixture

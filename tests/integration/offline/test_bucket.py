@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from moto.server import ThreadedMotoServer
 from pyspark.sql import SparkSession
 
 from caraway.process.settings.offline import OfflineSettings
@@ -24,6 +23,7 @@ from tests.integration.jobs import running_jobs
 from tests.integration.offline.desk import Shop
 from tests.integration.offline.shop import BEGIN, logged
 from tests.integration.server.server_process import ServerProcess, running_server
+from tests.services.moto import running_moto
 
 REGION = "eu-central-1"
 KEY, SECRET = "AKIAOFFLINE", "a/SECRET+with=signs"
@@ -31,11 +31,8 @@ KEY, SECRET = "AKIAOFFLINE", "a/SECRET+with=signs"
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"{host}:{port}"
-    server.stop()
+    with running_moto() as address:
+        yield address.removeprefix("http://")
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 from structlog.testing import capture_logs
 
 from caraway.dataplane.sources.kinesis import reader as module
@@ -24,6 +23,7 @@ from caraway.graph.systems import KinesisSystem
 from tests.effort import examples
 from tests.integration.sources.contexts import context_of
 from tests.integration.sources.kinesis_server import ARN, SPACE, KinesisServer, running
+from tests.services.moto import running_moto
 from tests.timeouts import scaled
 
 ROLE = "arn:aws:iam::123456789012:role/reader"
@@ -69,11 +69,8 @@ def row(n: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with running_moto() as address:
+        yield address
 
 
 def test_a_stream_is_read_from_its_beginning_and_then_as_records_come(moto: str) -> None:

@@ -9,7 +9,6 @@ import boto3
 import httpx
 import pyiceberg.catalog
 import pytest
-from moto.server import ThreadedMotoServer
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import RESTError
 from pyiceberg.schema import Schema
@@ -20,6 +19,7 @@ from caraway.dataplane.objects.iceberg import GuardedFiles, open_catalog
 from caraway.errors import UnavailableError
 from caraway.graph.systems import IcebergSystem
 from tests.services.hostile import Heard, http_service, table_answer
+from tests.services.moto import running_moto
 
 KEYS = {"s3.access-key-id": "vended", "s3.secret-access-key": "vended-secret", "s3.session-token": "vended-token"}
 PLACE = "s3://lake/tables/bees"
@@ -40,13 +40,9 @@ def answered(
 @pytest.fixture
 def store() -> Iterator[str]:
     """Yield the address of a server that speaks S3's protocol."""
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    # All servers of one process have the same objects.
-    httpx.post(f"http://{host}:{port}/moto-api/reset").raise_for_status()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with running_moto() as address:
+        httpx.post(f"{address}/moto-api/reset").raise_for_status()
+        yield address
 
 
 @pytest.mark.parametrize("way", ["config of the table", "storage credentials", "config of the catalog"])
