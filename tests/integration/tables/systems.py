@@ -46,7 +46,38 @@ class System(Protocol):
     def end_connections(self) -> None: ...
 
 
-class PostgresDatabase:
+class Relational:
+    """A database whose tables may have keys."""
+
+    kind: str
+    reader: type[CursorReader]
+    opened: list[CursorReader]
+    whole = "int"
+    at = "at"
+    hidden = ("wrong",)
+
+    def execute(self, statement: str) -> list[Any]:
+        raise NotImplementedError
+
+    def system(self, **more: Any) -> TableSystem:
+        raise NotImplementedError
+
+    def user(self, name: str, password: str) -> None:
+        raise NotImplementedError
+
+    def end_connections(self) -> None:
+        raise NotImplementedError
+
+    def create(self, cursor: str | None = None, more: str = "", *, key: bool = False) -> None:
+        columns = f"id int {'PRIMARY KEY' if key else ''}, value int, at {cursor or 'timestamp(6) NULL'}"
+        self.execute(f"CREATE TABLE hives ({columns}, seen timestamp(6) NULL{more})")
+        self.execute("CREATE INDEX hives_at ON hives (at)")
+
+    def shown(self, columns: str) -> str:
+        return columns
+
+
+class PostgresDatabase(Relational):
     """A database of a Postgres server."""
 
     kind = "Postgres"
@@ -109,7 +140,7 @@ class RedshiftDatabase(PostgresDatabase):
         return RedshiftSystem(name="db", host=host, port=5439, database=of.path[1:], schema="public", **settings)
 
 
-class MariaDatabase:
+class MariaDatabase(Relational):
     """A database of a MariaDB server."""
 
     kind = "MySQL"

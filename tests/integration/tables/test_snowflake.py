@@ -27,9 +27,16 @@ from caraway.dtypes.types import (
 from caraway.errors import UnavailableError
 from caraway.graph.systems import SnowflakeSystem
 from tests.integration.tables.reading_contract import *  # noqa: F403 (the tests of the contract)
-from tests.integration.tables.reading_contract import check_cursors, check_types, insert, stamp
-from tests.integration.tables.systems import PASSWORD_OF_READER, PLAIN, Reading, field_of
-from tests.services.snowflake import PASSWORD, USER, Gate, running_in_thread, session, system_of
+from tests.integration.tables.reading_contract import (
+    Wrongs,
+    check_cursors,
+    check_types,
+    insert,
+    stamp,
+    test_a_changed_password_takes_effect_at_the_next_connection,  # noqa: F401 (a test of the contract)
+)
+from tests.integration.tables.systems import Reading
+from tests.services.snowflake import PASSWORD, Gate, running_in_thread, session, system_of
 
 pytestmark = pytest.mark.spec("connectors:11:12")
 
@@ -39,6 +46,8 @@ class Database:
 
     kind = "Snowflake"
     whole = "number(38,0)"
+    at = '"AT"'
+    hidden = ("wrong", PASSWORD)
     reader: type[CursorReader] = SnowflakeReader
 
     def __init__(self, port: int, gate: Gate) -> None:
@@ -57,7 +66,8 @@ class Database:
     def endpoints(self) -> dict[str, str]:
         return {"snow": f"http://127.0.0.1:{self.port}"}
 
-    def create(self, cursor: str | None = None, more: str = "") -> None:
+    def create(self, cursor: str | None = None, more: str = "", *, key: bool = False) -> None:
+        assert not key
         columns = f'id number(38,0), value number(38,0), "AT" {cursor or "timestamp_ntz(9)"}, seen timestamp_ntz{more}'
         self.execute(f"CREATE TABLE hives ({columns})")
 
@@ -90,6 +100,19 @@ def cursor(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
+@pytest.fixture
+def key() -> bool:
+    return False
+
+
+@pytest.fixture
+def wrongs() -> Wrongs:
+    return [
+        ({"table": "hivs"}, "there is no table hivs that the role READER may see; tables: HIVES"),
+        ({"more": {"password": "wrong"}}, "Incorrect username or password .*; correct the user's name or password"),
+    ]
+
+
 def test_times_of_one_microsecond_are_one_value_of_the_cursor(database: Database) -> None:
     database.create()
     for number, digits in enumerate(["000000", "000000001", "000000999", "000001", "000001999"]):
@@ -118,52 +141,6 @@ def test_answers_that_are_cut_and_sessions_that_end_lose_and_double_nothing(data
         reading.world.now += 0.3
     assert ends > 1
     assert Counter(number for number, _ in reading.rows()) == Counter(range(600))
-
-
-def test_a_sample_says_what_is_wrong(database: Database) -> None:
-    database.create()
-    insert(database, (1, 10, 1), (2, 20, 2))
-    reading = Reading(database, "hives")
-    batch = reading.reader().peek(10)
-    assert batch.rows.names() == {"id", "value", "seen"}
-    assert len(batch.rows) == 2
-    wrongs: list[tuple[dict[str, Any], str]] = [
-        ({"table": "hivs"}, "there is no table hivs that the role READER may see; tables: HIVES"),
-        ({"cursor": "att"}, "no column att to be the cursor; columns: ID, VALUE, AT, SEEN"),
-        ({"fields": (*PLAIN, field_of("honey", INT))}, "no column honey, which field honey needs"),
-        ({"table": 'a"b'}, "is no name of a table"),
-        ({"more": {"password": "wrong"}}, "Incorrect username or password .*; correct the user's name or password"),
-    ]
-    for change, expected in wrongs:
-        wrong = replace(reading, **change)
-        with pytest.raises(UnavailableError, match=expected) as caught:
-            wrong.reader().peek(10)
-        assert "wrong" not in str(caught.value)
-        assert PASSWORD not in str(caught.value)
-
-
-def test_a_changed_password_takes_effect_at_the_next_connection(database: Database) -> None:
-    database.create()
-    insert(database, (1, 10, 1))
-    known = {"password": PASSWORD}
-    reading = Reading(
-        database,
-        "hives",
-        more={"username": USER, "password": PASSWORD_OF_READER},
-        resolve=lambda value: known["password"] if value is PASSWORD_OF_READER else str(value),
-    )
-    worker = reading.worker()
-    reading.round(worker)
-    database.user(USER, "second")
-    database.gate.end_sessions()
-    with pytest.raises(UnavailableError):
-        reading.round(worker)
-    with pytest.raises(UnavailableError, match="correct the user's name or password") as caught:
-        reading.round(worker)
-    assert PASSWORD not in str(caught.value)
-    known["password"] = "second"
-    reading.round(worker)
-    assert reading.rows() == [[1, 10]]
 
 
 @pytest.mark.parametrize(
