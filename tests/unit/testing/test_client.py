@@ -182,14 +182,6 @@ def test_reads_are_as_of_their_time_and_the_future_is_invisible() -> None:
     assert ask(client, Buyer.name, at=soon) == ["Annabel"]
 
 
-def test_late_rows_rewrite_the_past() -> None:
-    client = filled()
-    client.log("shop", "users", shop.users((1, "An", None, T0 + HOUR)))
-    client.log("shop", "orders", shop.orders((1, 2.0, T0)))
-    assert ask(client, Buyer.name, Buyer.orders, at=T0 + HOUR) == ["An", 3]
-    assert ask(client, Buyer.name, at=LATER) == ["Anna"]
-
-
 def test_a_deleted_row_is_not_found_from_then_on() -> None:
     @source(shop.hook.endpoint("changes"), disorder="1d", cdc="debezium")
     @dataset(index=True)
@@ -224,15 +216,6 @@ def test_lookup_returns_rows_now_and_at_times() -> None:
         assert (names.name, names.tolist()) == ("name", ["Ann", pd.NA, "Anna"])
     both, _ = client.lookup(Users, keys, fields=[Users.city, "name"])
     assert list(both) == ["city", "name"]
-
-
-def test_lookup_in_a_dataset_without_data_returns_nulls_and_defaults() -> None:
-    client = MockClient()
-    commit(client)
-    rows, found = client.lookup(Spending, pd.DataFrame({"user": [1]}))
-    assert isinstance(rows, pd.DataFrame)
-    assert (rows.iloc[0].isna().tolist(), found.tolist()) == ([True, False, True, True], [False])
-    assert rows["mean"].tolist() == [-1.0]
 
 
 @pytest.mark.spec("featuresets:5.6:2")

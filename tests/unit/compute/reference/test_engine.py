@@ -144,16 +144,6 @@ def test_wrong_lookups_name_what_is_there() -> None:
 # Data (sections 3 and 11 of the specification of datasets).
 
 
-def test_a_late_version_takes_its_place_in_time() -> None:
-    engine = LocalEngine(SOURCES)
-    engine.append("Versions", [row("a", 9, 12)])
-    engine.append("Versions", [row("a", 5, 11)])
-    (xs,), _ = engine.lookup("Versions", [("a",)] * 3, [11 * S, 12 * S - 1, 12 * S], ["x"])
-    assert xs == [5, 5, 9]
-    # The rows include all versions, not just the newest.
-    assert seconds(engine.rows("Versions"), "x") == [(5, 11), (9, 12)]
-
-
 def test_identical_events_coexist_and_identical_upserts_replace() -> None:
     engine = LocalEngine(SOURCES)
     for name in ("Events", "Versions"):
@@ -240,7 +230,10 @@ PIPELINES: list[Operator] = [
     Union(left=events, right=Filter(of=events, predicate=compared("x", BinaryOp.GT, 1))),
     LATEST,
     JOINED,
-    aggregate(spec_of(F.COUNT, None, hopping(5, 2), into="n")),
+    *(
+        aggregate(spec_of(F.COUNT, None, window, into="n"))
+        for window in (hopping(5, 2), hopping(10, 5, 6), hopping(None, 4))
+    ),
     aggregate(spec_of(F.COUNT, None, None, into="n"), window=hopping(5, 5)),
 ]
 
@@ -297,13 +290,6 @@ TWO_STEPS = chain(
     ("Positive", Filter(of=events, predicate=compared("x", BinaryOp.GT, 0))),
     ("Newest", Latest(of=Input(dataset="Positive"), keys=("k",))),
 )
-
-
-def test_everything_downstream_is_up_to_date_after_a_log() -> None:
-    engine = LocalEngine(list(reversed(TWO_STEPS)))
-    engine.append("Events", [row("a", 1, 2), row("b", 0, 3)])
-    assert engine.rows("Positive") == [row("a", 1, 2)]
-    assert engine.rows("Newest") == [row("a", 1, 2)]
 
 
 def test_derived_content_can_be_put_until_the_upstream_changes() -> None:

@@ -54,60 +54,6 @@ def test_continuous_rows_come_and_go() -> None:
     assert found == [None, (1,), (2,), (2,), (1,), (1,), (0,), (0,)]
 
 
-@pytest.mark.spec('datasets:8.1:Continuous("forever")')
-def test_forever_never_lets_go() -> None:
-    rows = output(aggregate(*over(FOREVER, F.SUM)), Events=[row("a", 1, 2), row("b", 7, 3), row("a", 2, 5)])
-    assert seconds(rows, "k", "sum") == [("a", 1, 2), ("b", 7, 3), ("a", 3, 5)]
-
-
-@pytest.mark.spec("datasets:8.1:Tumbling(d)", "datasets:10:aggregate, discrete")
-def test_tumbling_results_are_those_of_complete_buckets() -> None:
-    engine = engine_of(aggregate(*over(hopping(10, 10), F.COUNT)), Events=[row("a", 1, 3), row("a", 2, 9)])
-    # No read closes the bucket, however late it is.
-    assert value_at(engine, ("a",), 10**6, "count") is None
-    engine.append("Events", [row("b", 1, 12)])
-    # A row of any key closes the bucket.
-    assert seconds(engine.rows("Out"), "k", "count") == [("a", 2, 10)]
-    assert [value_at(engine, ("a",), at, "count", "t") for at in (9.999999, 10, 10**6)] == [
-        None,
-        (2, 10 * S),
-        (2, 10 * S),
-    ]
-    engine.append("Events", [row("b", 1, 25)])
-    assert seconds(engine.rows("Out"), "k", "count") == [("a", 2, 10), ("a", 0, 20), ("b", 1, 20)]
-
-
-@pytest.mark.spec("datasets:8.1:Hopping(d, s)")
-def test_hopping_buckets_end_at_the_stride_plus_their_length() -> None:
-    engine = engine_of(aggregate(*over(hopping(5, 3), F.SUM)), Events=[row("a", 1, 3), row("a", 2, 7), row("z", 0, 50)])
-    # [0, 5), [3, 8), [6, 11), [9, 14)
-    assert [value_at(engine, ("a",), at, "sum") for at in (4, 5, 7, 8, 10.5, 11, 13, 14, 40)] == [
-        None,
-        (1,),
-        (1,),
-        (3,),
-        (3,),
-        (2,),
-        (2,),
-        (0,),
-        (0,),
-    ]
-
-
-@pytest.mark.spec('datasets:8.1:Hopping("forever", s)')
-def test_unbounded_hops_show_what_was_before_a_multiple_of_the_stride() -> None:
-    rows = [row("a", 1, 3), row("a", 2, 10), row("z", 0, 25)]
-    found = output(aggregate(*over(hopping(None, 10), F.SUM)), Events=rows)
-    assert seconds(found, "k", "sum") == [("a", 1, 10), ("a", 3, 20)]
-
-
-def test_lookback_withholds_results_and_does_not_move_them() -> None:
-    engine = engine_of(aggregate(*over(hopping(10, 10, 5), F.COUNT)), Events=[row("a", 1, 3), row("b", 1, 14)])
-    assert engine.rows("Out") == []
-    engine.append("Events", [row("b", 1, 15)])
-    assert seconds(engine.rows("Out"), "k", "count") == [("a", 1, 10)]
-
-
 NAMED = [F.COUNT, F.SUM, F.LAST_K]
 WINDOWS = st.sampled_from(
     [FOREVER, last(3), last(10), hopping(10, 10), hopping(7, 3), hopping(None, 4), hopping(10, 5, 6)]
@@ -127,6 +73,13 @@ def naive_window(window: ContinuousWindow | HoppingWindow, times: list[int], at_
             return (-(10**18) if window.length_us is None else end - window.length_us), end
 
 
+@pytest.mark.spec(
+    "datasets:8.1:Tumbling(d)",
+    "datasets:8.1:Hopping(d, s)",
+    'datasets:8.1:Hopping("forever", s)',
+    'datasets:8.1:Continuous("forever")',
+    "datasets:10:aggregate, discrete",
+)
 @given(EVENTS, WINDOWS, st.integers(-8, 280).map(lambda n: n / 4))
 def test_a_read_against_the_definition_of_its_window(rows: Logged, window: Any, at: float) -> None:
     engine = engine_of(aggregate(*over(window, *NAMED)), Events=rows)
@@ -156,20 +109,6 @@ def test_the_stored_frame_says_what_reads_say(rows: Logged, window: Any) -> None
             assert [v[0] for v in values] == ([newest[-1][c] for c in columns] if newest else [None] * 4)
 
 
-@given(EVENTS.map(lambda rows: list({r["t"]: r for r in rows}.values())), WINDOWS, st.randoms())
-def test_neither_order_of_arrival_nor_batches_make_a_difference(rows: Logged, window: Any, rng: Any) -> None:
-    operator = aggregate(*over(window, *NAMED))
-    expected = output(operator, Events=sorted(rows, key=lambda r: r["t"]))
-    shuffled = list(rows)
-    rng.shuffle(shuffled)
-    engine = engine_of(operator)
-    while shuffled:
-        batch = rng.randint(1, len(shuffled))
-        engine.append("Events", shuffled[:batch])
-        del shuffled[:batch]
-    assert engine.rows("Out") == expected
-
-
 @pytest.mark.spec("datasets:10:aggregate, continuous + eager")
 @given(VERSIONS, st.sampled_from([FOREVER, last(5), last(12)]))
 def test_a_keyed_input_takes_back_what_ends(changes: list[tuple[str, int, int, bool]], window: Any) -> None:
@@ -187,18 +126,6 @@ def test_a_keyed_input_takes_back_what_ends(changes: list[tuple[str, int, int, b
             assert result == (len(seen), sum(seen), seen) or (result is None and not seen)
 
 
-def test_insert_then_delete_leaves_nothing_and_an_upsert_goes_back() -> None:
-    engine = engine_of(aggregate(*over(FOREVER, *NAMED), of=versions, keys=["y"]))
-    engine.append("Versions", [row("a", 1, 2), row("a", 5, 4), row("a", 1, 6)])
-    assert [value_at(engine, (None,), at, *("count", "sum", "last_k")) for at in (2, 4, 6)] == [
-        (1, 1, [1]),
-        (1, 5, [5]),
-        (1, 1, [1]),
-    ]
-    engine.apply_changes("Versions", [SourceChange(time_us=6 * S, row={"k": "a"}, delete=True)])
-    assert value_at(engine, (None,), 6, "count", "sum", "last_k") == (0, 0, [])
-
-
 def test_a_retraction_takes_back_its_own_row_and_an_older_value_comes_back() -> None:
     newest = spec_of(F.LAST_K, "x", FOREVER, into="l", limit=2)
     engine = engine_of(aggregate(newest, of=versions, keys=["y"]))
@@ -209,17 +136,6 @@ def test_a_retraction_takes_back_its_own_row_and_an_older_value_comes_back() -> 
     assert value_at(engine, (None,), 4, "l") == ([8, 7],)
     engine.apply_changes("Versions", [SourceChange(time_us=5 * S, row={"k": "p"}, delete=True)])
     assert value_at(engine, (None,), 5, "l") == ([8],)
-
-
-@pytest.mark.spec("datasets:10:aggregate, discrete")
-def test_unbounded_hops_over_a_keyed_input_count_what_is_there_at_their_ends() -> None:
-    engine = engine_of(aggregate(*over(hopping(None, 10), F.SUM), of=versions, keys=["y"]))
-    engine.append("Versions", [row("a", 1, 3), row("a", 2, 7), row("b", 5, 10)])
-    engine.apply_changes("Versions", [SourceChange(time_us=20 * S, row={"k": "b"}, delete=True)])
-    # Deletes advance the max event time, too.
-    assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20)]
-    engine.append("Versions", [row("z", 0, 30)])
-    assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20), (2, 30)]
 
 
 @pytest.mark.spec("datasets:10:aggregate, discrete")
@@ -347,18 +263,6 @@ def test_each_bucket_is_a_key() -> None:
     assert value_at(engine, ("a", [0, 10 * S]), 9.9, "n") is None
     assert value_at(engine, ("a", [0, 10 * S]), 10, "n", "window") == (2, [0, 10 * S])
     assert value_at(engine, ("a", [0, 10 * S]), 99, "n") == (2,)
-
-
-@pytest.mark.spec("datasets:10:groupby(window).aggregate")
-def test_without_aggregates_the_buckets_with_rows_are_listed() -> None:
-    rows = [row("a", 1, 3), row("a", 2, 9), row("a", 3, 12), row("b", 4, 55)]
-    assert windows_of(output(aggregate(window=hopping(10, 10)), Events=rows), "k") == [(0, 10, "a"), (10, 20, "a")]
-
-
-def test_a_row_lies_in_all_hops_around_it() -> None:
-    counted = aggregate(spec_of(F.SUM, "x", None, into="s"), window=hopping(6, 3))
-    rows = output(counted, Events=[row("a", 1, 4), row("a", 2, 8), row("b", 0, 30)])
-    assert windows_of(rows, "s") == [(0, 6, 1), (3, 9, 3), (6, 12, 2), (9, 15, 0)]
 
 
 def test_buckets_of_keys_wait_for_the_lookback() -> None:

@@ -75,12 +75,6 @@ def test_dedup_in_tumbling_buckets() -> None:
 
 
 @pytest.mark.spec("datasets:7.9:Session(gap)", "datasets:10:dedup")
-def test_dedup_in_sessions_a_distance_of_the_gap_begins_a_new_one() -> None:
-    dedup = Dedup(of=events, by=("k",), window=SessionWindow(gap_us=5 * S))
-    rows = [row("a", 1, 0), row("a", 2, 4), row("a", 3, 9), row("b", 4, 6), row("a", 5, 13), row("a", 6, 30)]
-    assert seconds(output(dedup, Events=rows), "x") == [(2, 4), (4, 6), (5, 13), (6, 30)]
-
-
 @given(
     DISTINCT_TIMES,
     st.integers(1, 5),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.compute.reference.tables import Event, Relation, holding, identity, upserted
+from caraway.compute.reference.tables import Event, Relation, identity, upserted
 
 # Each change has a key, a time, a value and whether it is a delete; changes are in order of arrival.
 CHANGES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 6), st.integers(0, 2), st.booleans()), max_size=12)
@@ -36,16 +36,6 @@ def test_versions_of_a_key_are_disjoint_and_in_order(changes: list[tuple[str, in
         for one, other in pairwise(versions):
             assert one.end_us is not None
             assert one.begin_us < one.end_us <= other.begin_us
-
-
-def test_the_last_of_equal_times_replaces_the_others_without_a_trace() -> None:
-    made = table([("a", 1, 0, False), ("a", 1, 1, False), ("a", 2, 2, False), ("a", 2, 2, True)])
-    assert [(v.row["v"], v.begin_us, v.end_us) for v in made.versions] == [(1, 1, 2)]
-
-
-def test_a_version_ends_exclusively() -> None:
-    versions = table([("a", 1, 0, False), ("a", 5, 0, True)]).versions
-    assert [holding(versions, at) is not None for at in (0, 1, 4, 5, 6)] == [False, True, True, False, False]
 
 
 @pytest.mark.parametrize(
