@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caraway.compute.reference.changes import SourceChange
@@ -57,6 +57,9 @@ def test_the_right_time_stamp_can_be_had() -> None:
 
 @pytest.mark.spec("datasets:10:join, keyless left")
 @given(EVENTS, CHANGES, st.none() | st.integers(0, 4), st.integers(0, 3), KINDS)
+@example([row("a", 0, at) for at in (4, 5, 9, 10)], [("a", 6, 1, False)], 3, 1, JoinKind.INNER)
+@example([row("a", 0, 10)], [("a", 9, 1, False), ("a", 12, 0, True)], 5, 2, JoinKind.LEFT)
+@example([row("a", 0, at) for at in (1, 2, 5)], [("a", 2, 1, False), ("a", 5, 0, True)], None, 0, JoinKind.LEFT)
 def test_as_of_join_against_its_definition(
     lefts: Logged, rights: Changes, low: int | None, high: int, how: JoinKind
 ) -> None:
@@ -77,6 +80,9 @@ def test_as_of_join_against_its_definition(
 
 @pytest.mark.spec("datasets:10:join, keyed left")
 @given(CHANGES, CHANGES, KINDS)
+@example(
+    [("a", 2, 1, False), ("a", 6, 2, False), ("a", 9, 0, True)], [("a", 4, 5, False), ("a", 8, 0, True)], JoinKind.LEFT
+)
 def test_a_join_of_tables_is_the_join_at_every_time(lefts: Changes, rights: Changes, how: JoinKind) -> None:
     engine = engine_of(join(versions, how))
     engine.apply_changes(
