@@ -26,7 +26,7 @@ __all__ = [
     "test_rounds_bring_new_late_and_changed_rows_once",
 ]
 
-# What a change of a reading is, and what the error says.
+# Each is a change of a reading, with the words of its error.
 Wrongs = Sequence[tuple[dict[str, Any], str]]
 
 
@@ -43,7 +43,7 @@ class Warehouse(System, Protocol):
 
     @property
     def hidden(self) -> Sequence[str]:
-        """What no error may show."""
+        """Texts that no error may show."""
         ...
 
     def create(self, cursor: str | None = None, more: str = "", *, key: bool = False) -> None:
