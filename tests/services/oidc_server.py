@@ -39,7 +39,16 @@ FORM = '<form method="post"><input name="user"><input name="password" type="pass
 app = Flask(__name__)
 app.secret_key = "a key of tests"
 state = SimpleNamespace(
-    keys=[], made=0, codes={}, redirect_uri="", groups=["features"], misbehaves="", asked=0, lasts=600, refresh={}
+    keys=[],
+    made=0,
+    codes={},
+    redirect_uri="",
+    groups=["features"],
+    misbehaves="",
+    asked=0,
+    lasts=600,
+    refresh={},
+    front=ISSUER,
 )
 
 
@@ -222,7 +231,7 @@ def document() -> Any:
         return Response(b" " * (64 * 1024 * 1024), content_type="application/json")
     return {
         "issuer": "http://127.0.0.1:1" if state.misbehaves == "issuer" else ISSUER,
-        "authorization_endpoint": f"{ISSUER}/authorize",
+        "authorization_endpoint": f"{state.front}/authorize",
         "token_endpoint": f"{ISSUER}/token",
         "jwks_uri": f"{ISSUER}/keys",
         "revocation_endpoint": f"{ISSUER}/revoke",
