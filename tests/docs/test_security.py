@@ -16,6 +16,7 @@ _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 INDEX = "tests/integration/index"
 SERVER = "tests/integration/server"
 LIMITS = f"{SERVER}/test_open_doors_limits.py"
+CONNECTORS = "tests/unit/dataplane/confined"
 CONFINED = "tests/unit/process/confinement/test_confinement.py"
 # The findings of the security reviews, with the tests of each; or, if it is open, how a sentence of the section "What
 # is not defended" begins or goes on.
@@ -53,6 +54,9 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         f"{SERVER}/test_reach.py::test_no_source_reaches_a_cloud_s_metadata_service",
         f"{SERVER}/test_reach.py::test_the_platform_s_own_services_are_no_sources",
         f"{SERVER}/test_reach.py::test_the_server_s_identity_is_shown_for_no_definition_without_keys",
+        f"{CONNECTORS}/test_process.py::test_files_and_variables_of_the_platform_are_out_of_reach",
+        f"{CONNECTORS}/test_process.py::test_no_way_to_connect_leads_to_a_service_of_the_platform",
+        f"{CONNECTORS}/test_process.py::test_a_process_that_tells_what_cannot_be_is_ended_and_nothing_of_it_is_taken",
     ),
     "F13 tags of definitions": (
         "tests/unit/apps/server/test_definitions.py::test_what_may_not_be_seen_is_neither_listed_nor_described",

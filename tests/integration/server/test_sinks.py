@@ -10,10 +10,12 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_network
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,9 +37,13 @@ from moto.server import ThreadedMotoServer
 from caraway import Dataset, dataset, field, meta, pipeline
 from caraway.connectors import HTTP, S3, Certificate, Kafka, Webhook, sink, source
 from caraway.connectors.data_connector import DataConnector
+from caraway.dataplane.addresses.limits import ConnectorLimits
+from caraway.dataplane.addresses.networks import Networks
+from caraway.dataplane.addresses.reach import Hold
 from caraway.dataplane.sinks import kafka as kafka_writer
 from caraway.dataplane.sinks.changes import Change, Row
 from caraway.dataplane.sinks.kafka import KafkaWriter
+from caraway.dataplane.sinks.remote import RemoteWriter
 from caraway.dataplane.sinks.writer import Batch, Refusal
 from caraway.datasets import Count, Sum
 from caraway.dtypes import Continuous
@@ -470,6 +476,28 @@ def test_a_change_that_the_broker_refuses_becomes_a_dead_letter_and_the_others_a
         other.close()
         assert len(read(kafka, topic)) == 2
     writer.close()
+
+
+def test_writers_in_processes_of_their_own_write_to_each_system(
+    kafka: str, topic: str, receiver: Receiver, bucket: str
+) -> None:
+    hold = Hold(Networks((ip_network("0.0.0.0/0"),), True, tuple))
+    changes = [Change(text.encode(), None, Row(1, (text, number, 1)), 1, 0, number) for number, text in enumerate("ab")]
+    plans = on_branch(plan_graph(all_sinks(kafka, topic, receiver, bucket)), "main").sinks
+    for plan in plans:
+        with (
+            hold.held(),
+            closing(RemoteWriter(writing(plan, name=f"sink-{topic}"), ConnectorLimits(memory_mb=1024))) as writer,
+        ):
+            given = Batch(changes, {0: 2})
+            writer.write(given)
+            assert given.sent == 2
+            assert writer.positions() == ({} if writer.guarantee == "at least once" else {0: 2})
+    assert sorted(place(envelope) for envelope in read(kafka, topic)) == [(0, 0), (0, 1)]
+    assert sorted(each["payload"]["after"]["who"] for each in receiver.taken) == ["a", "b"]
+    (target,) = (plan.target for plan in plans if plan.target.startswith("s3://"))
+    options = {"AWS_ALLOW_HTTP": "true"}
+    assert sorted(DeltaTable(target, storage_options=options).to_pyarrow_table()["buyer"].to_pylist()) == ["a", "b"]
 
 
 KILLS = 8

@@ -6,6 +6,7 @@ itself keeps.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -28,6 +29,8 @@ from caraway.graph.connectors import (
     TableConnector,
 )
 from caraway.graph.systems import AzureSystem, GCSSystem, RedshiftSystem, S3System
+from caraway.process.confinement.configured import confinement_of_connectors
+from caraway.process.confinement.policy import Confinement
 from caraway.process.settings.settings import Settings
 
 # The topics of the platform and of Kafka itself: those of datasets end in twelve digits of a hash, and maybe a number.
@@ -37,6 +40,8 @@ _TOPICS = re.compile(r"caraway\..*|.*\.[0-9a-f]{12}(\.[0-9]{1,11})?|__(consumer_
 _CONTAINER, _ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{1,221}"), re.compile(r"[a-z0-9]{3,24}")
 _DEFAULT_PORTS = {"postgresql": 5432, "postgres": 5432}
 _SPARK_MASTER = 7077
+# The variables of the server's environment that name addresses of systems for the libraries of clouds.
+ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "PUBSUB_EMULATOR_HOST", "STORAGE_EMULATOR_HOST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class ConnectorLimits:
         endpoints: The names of systems whose addresses the operator has set.
         objects_url: The platform's own object store.
         data_dir: The platform's own folder.
+        confinement: The other limits of the process in which a connector runs.
+        memory_mb: The memory that this process may use, in MiB, beyond that of its program; None: all.
     """
 
     networks: Networks | None = None
@@ -71,6 +78,8 @@ class ConnectorLimits:
     endpoints: frozenset[str] = frozenset()
     objects_url: str = ""
     data_dir: Path | None = None
+    confinement: Confinement = Confinement(network=True, accepts=False)  # noqa: RUF009 (it is frozen)
+    memory_mb: int | None = None
 
     def hold(self, connector: Connector, *, writes: bool = False) -> Callable[[], AbstractContextManager[None]]:
         """Return what holds a thread to these limits while it uses a connector.
@@ -220,11 +229,13 @@ def _plain_objects(url: str) -> str:
 def limits_of(settings: Settings) -> ConnectorLimits:
     """Return the limits that the settings of a server have."""
     given = settings.connectors
+    # The operator names the address of a system by a setting, or by a variable of its library.
+    named = [*settings.sources.endpoints.values(), *(os.environ[name] for name in ENDPOINTS if name in os.environ)]
     networks = Networks(
         [ip_network(text) for text in given.networks],
         given.loopback,
         lambda: services_of(settings),
-        [place for address in settings.sources.endpoints.values() if (place := _place(address)) is not None],
+        [place for address in named if (place := _place(address)) is not None],
     )
     return ConnectorLimits(
         networks,
@@ -233,6 +244,8 @@ def limits_of(settings: Settings) -> ConnectorLimits:
         frozenset(settings.sources.endpoints),
         settings.objects_url,
         settings.data_dir,
+        confinement_of_connectors(settings),
+        given.memory_mb,
     )
 
 

@@ -5,8 +5,8 @@ A thread that reads a source or writes a sink is *held*, and so are the threads 
 * Python's own sockets, which most libraries use, are checked by a hook of the interpreter (PEP 578), after the name of
   a host has become an address;
 * libpq connects to addresses that were checked (`pinned`);
-* librdkafka, whose threads find further brokers by themselves, is opened by a thread whose calls of `connect` the
-  kernel hands over (`caraway.dataplane.addresses.gate`).
+* what else a library connects to is only opened by the platform, if that is possible
+  (`caraway.process.confinement.connections`), so these checks have errors come early, and tell the reason.
 """
 
 import errno
@@ -14,18 +14,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from caraway.dataplane.addresses import gate
 from caraway.dataplane.addresses.networks import Networks
 from caraway.errors import CommitError, UnavailableError
-
-T = TypeVar("T")
 
 _KAFKA_PORT = 9092
 
@@ -145,20 +142,9 @@ def _found(name: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
-def opened(make: Callable[[], T], servers: str) -> T:
-    """Return a client of librdkafka, none of whose threads reaches what the hold of this thread doesn't allow.
-
-    Args:
-        make: Makes the client.
-        servers: The brokers that it is given.
-
-    Raises `UnavailableError` if none of the brokers may be reached, and the errors of `make`.
-    """
-    hold = current()
-    if hold is None:
-        return make()
+def check_brokers(servers: str) -> None:
+    """Raise `UnavailableError` at once if none of some brokers of Kafka may be reached; see `check_hosts`."""
     check_hosts(servers, _KAFKA_PORT)
-    return gate.run(make, hold.refusal)
 
 
 def check_hosts(hosts: str, port: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from caraway.dataplane.addresses.reach import opened
+from caraway.dataplane.addresses.reach import check_brokers
 from caraway.dataplane.sinks.changes import Change
 from caraway.dataplane.sinks.envelopes import Envelopes
 from caraway.dataplane.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, SignIn, Writing
@@ -70,7 +70,8 @@ class KafkaWriter:
             # It reads nothing: it only belongs to the group whose offsets the transactions commit.
             consuming = {"group.id": self._group, "enable.auto.commit": False, "isolation.level": "read_committed"}
             config = {**self._settings, **consuming}
-            self._consumer = opened(lambda: Consumer(config, logger=kafka_logger()), self._servers)
+            check_brokers(self._servers)
+            self._consumer = Consumer(config, logger=kafka_logger())
         except KafkaException as error:
             raise self._unavailable(error) from None
 
@@ -202,7 +203,7 @@ class KafkaWriter:
             "message.timeout.ms": int(DELIVERY_S * 1000),
         }
         transactions = {"transactional.id": self._group, "transaction.timeout.ms": int(TRANSACTION_S * 1000)}
-        producer = opened(lambda: Producer(config | transactions, logger=kafka_logger()), self._servers)
+        producer = Producer(config | transactions, logger=kafka_logger())
         try:
             # This ends a transaction that an earlier owner has left, and refuses further ones of it.
             producer.init_transactions(ANSWER_S)
@@ -213,7 +214,7 @@ class KafkaWriter:
             # Without transactions, a request that the broker refuses can't be undone. So each has one change, and the
             # broker refuses no others with it, which would come behind later changes of their keys.
             single = config | {"batch.num.messages": 1}
-            return opened(lambda: Producer(single, logger=kafka_logger()), self._servers), False
+            return Producer(single, logger=kafka_logger()), False
         return producer, True
 
     def _unavailable(self, error: KafkaException) -> UnavailableError:
@@ -261,7 +262,8 @@ def check(plan: SinkPlan, sign_in: SignIn) -> None:
     problem = _Problem()
     try:
         config = {**settings, "error_cb": problem.note}
-        producer = opened(lambda: Producer(config, logger=kafka_logger()), _system_of(connector).bootstrap_servers)
+        check_brokers(_system_of(connector).bootstrap_servers)
+        producer = Producer(config, logger=kafka_logger())
         try:
             topics = producer.list_topics(connector.topic, timeout=ANSWER_S).topics
         finally:

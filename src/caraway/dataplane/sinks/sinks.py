@@ -6,8 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import cast
 
 import sqlalchemy as sa
 import structlog
@@ -18,10 +16,11 @@ from caraway.dataplane.sinks.envelopes import Envelopes, Product
 from caraway.dataplane.sinks.feed import Feed, TopicFeed
 from caraway.dataplane.sinks.letters import WRITE_S, SinkLetters
 from caraway.dataplane.sinks.positions import SinkPositions
+from caraway.dataplane.sinks.remote import RemoteWriter, check_sink
 from caraway.dataplane.sinks.replays import QueuedReplays
 from caraway.dataplane.sinks.table_state import TableState
 from caraway.dataplane.sinks.worker import LASTING, RENEWAL_S, SinkWorker
-from caraway.dataplane.sinks.writer import Check, OpenWriter, Refusal, SignIn, SinkWriter, Writing
+from caraway.dataplane.sinks.writer import Refusal, SignIn, SinkWriter, Writing
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.left_out import LeftOutLetters
 from caraway.dataplane.topics.letters import LetterReader
@@ -48,6 +47,8 @@ STANDBY_S = 2.0
 FOLLOW_S = 5.0
 # The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
 STOP_S = 5.0
+# The seconds after which the check of a sink is given up, and its process ended.
+CHECK_S = 60.0
 FOLDER = "sinks"
 
 
@@ -167,11 +168,10 @@ class Sinks:
             CommitError: Its system doesn't answer or refuses, or what must exist doesn't.
             UnavailableError, UnknownEntityError: A secret can't be looked up.
         """
-        module = plan.sink.connector.writer.partition(":")[0]
         secrets = HiddenSecrets(self._sign_in.resolve)
         hold = self._limits.hold(plan.sink.connector, writes=True)
         with secrets.hidden(), hold():
-            cast("Check", resolve_name(f"{module}:check"))(plan, replace(self._sign_in, resolve=secrets))
+            check_sink(plan, replace(self._sign_in, resolve=secrets), self._limits, CHECK_S)
 
     def forget(self, gone: Collection[str]) -> None:
         """Remove what is kept of sinks that are gone for good; what they have written stays.
@@ -231,7 +231,7 @@ class Sinks:
                 keep=partial(right.keep, succeeds=True),
                 pause=stopping.wait,
             )
-            return cast("OpenWriter", resolve_name(plan.sink.connector.writer))(writing)
+            return RemoteWriter(writing, self._limits)
 
         return SinkWorker(
             name,

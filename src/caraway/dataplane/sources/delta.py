@@ -92,6 +92,8 @@ class DeltaReader(PolledInRounds):
     The position has a version, a file of it, and a row of the file. The first version that is read is a snapshot.
     """
 
+    reads_ahead = True
+
     def __init__(
         self, connector: S3Connector | FilesConnector, context: SourceContext, *, rounds: Rounds | None = None
     ) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import TopicMetadata
 
-from caraway.dataplane.addresses.reach import opened
+from caraway.dataplane.addresses.reach import check_brokers
 from caraway.dataplane.sources.decoding.formats import decoder_of
 from caraway.dataplane.sources.reader import (
     Items,
@@ -51,6 +51,8 @@ class KafkaReader:
     The position is the next offset of each partition. It is copied to a consumer group, for people.
     """
 
+    reads_ahead = True
+
     def __init__(self, connector: KafkaConnector, context: SourceContext) -> None:
         """Prepare to read.
 
@@ -76,7 +78,8 @@ class KafkaReader:
         }
         self._decoder = decoder_of(connector.format, context.resolve, ca_file=context.ca_file)
         try:
-            self._consumer = opened(lambda: Consumer(config, logger=kafka_logger()), system.bootstrap_servers)
+            check_brokers(system.bootstrap_servers)
+            self._consumer = Consumer(config, logger=kafka_logger())
         except KafkaException as error:
             raise UnavailableError(f"{self._where}: {text_of(error)}") from None
         self._error, self._is_refused = "", False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from caraway.dataplane.ingest.marks import run_of
 from caraway.dataplane.ingest.table import RowTable, Table
@@ -135,6 +135,9 @@ class Progress:
 class SourceReader(Protocol):
     """Reads one source, from a given position on. It is used by one thread.
 
+    A class whose attribute `reads_ahead` is true is polled once more while the rows of the last poll are written. So
+    the position that it is told to acknowledge may be one before the last that it returned.
+
     Its class is called with the connector and a `SourceContext`, and connects at the first use. All methods raise
     `UnavailableError` if the system doesn't answer or refuses; the text says where, and what to do about it. The worker
     then closes the reader, and after some seconds opens a new one at the last position.
@@ -193,6 +196,22 @@ class SourceReader(Protocol):
     def close(self) -> None:
         """End the connection. It may be called twice, and never raises."""
         ...
+
+
+@runtime_checkable
+class TakesMarks(Protocol):
+    """A reader that is asked about many marks at a time, since each question takes a while."""
+
+    def ahead(self, marks: Iterable[str]) -> frozenset[str]:
+        """Return those of some marks whose rows may still be read."""
+        ...
+
+
+def ahead_of(reader: SourceReader, marks: Iterable[str]) -> frozenset[str]:
+    """Return those of some marks whose rows a reader may still read (`SourceReader.is_ahead`)."""
+    if isinstance(reader, TakesMarks):
+        return reader.ahead(marks)
+    return frozenset(mark for mark in marks if reader.is_ahead(mark))
 
 
 # Removes what the reader of a source has made in its system, such as a subscription, when the source is gone for good.

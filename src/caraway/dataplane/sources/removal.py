@@ -6,15 +6,14 @@ source whose connector names a function that removes such things, before its rea
 
 import threading
 from collections.abc import Collection
-from contextlib import suppress
-from pkgutil import resolve_name
-from typing import cast
+from contextlib import closing, suppress
 
 import structlog
 
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits
 from caraway.dataplane.sources.positions import SourcePositions
-from caraway.dataplane.sources.reader import DEFINITION, Forget, Resolve, SourceContext
+from caraway.dataplane.sources.reader import DEFINITION, Resolve, SourceContext
+from caraway.dataplane.sources.remote import open_process
 from caraway.errors import CarawayError
 from caraway.graph.plan.model import IngestPlan
 from caraway.graph.secrets.hiding import HiddenSecrets
@@ -83,7 +82,7 @@ class SourceRemoval:
         try:
             (dataset,) = decode_graph(content).datasets
             (source,) = dataset.sources
-            forget = cast("Forget", resolve_name(source.connector.forget))
+            connector = source.connector
             context = SourceContext(
                 name=name,
                 source=source,
@@ -93,9 +92,14 @@ class SourceRemoval:
                 endpoints=self._settings.endpoints,
                 local_folders=self._settings.local_folders,
             )
-            hold = self._limits.hold(source.connector)
-            with hold():
-                forget(source.connector, context, checkpoint.position)
+            hold = self._limits.hold(connector)
+            with (
+                hold(),
+                closing(
+                    open_process("HostedRemoval", connector.forget, connector, context, limits=self._limits)
+                ) as process,
+            ):
+                process.call("forget", dict(checkpoint.position))
         except CarawayError as error:
             LOG.warning(
                 "what a source that is gone has left in its system couldn't be removed yet",

@@ -4,8 +4,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pkgutil import resolve_name
-from typing import cast
 
 import sqlalchemy as sa
 
@@ -14,7 +12,8 @@ from caraway.dataplane.ingest.targets import Target
 from caraway.dataplane.sources.functions.calls import FunctionCalls, SeparateCalls
 from caraway.dataplane.sources.live_rows import live_rows_of
 from caraway.dataplane.sources.positions import SourcePositions
-from caraway.dataplane.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext, SourceReader
+from caraway.dataplane.sources.reader import Position, Progress, Resolve, SourceContext, SourceReader
+from caraway.dataplane.sources.remote import RemoteReader
 from caraway.dataplane.sources.removal import SourceRemoval
 from caraway.dataplane.sources.topics import SourceTopics
 from caraway.dataplane.sources.webhooks import RECEIVED, Receipts, WebhookReader
@@ -222,7 +221,7 @@ class Sources:
         def connect() -> SourceReader:
             if not connector.reader:
                 return WebhookReader(plan.source, lambda: self.positions.item(RECEIVED, [name]).get(name, b""))
-            return cast("OpenReader", resolve_name(connector.reader_class))(connector, context)
+            return RemoteReader(connector, context, self._limits)
 
         worker = SourceWorker(
             name,

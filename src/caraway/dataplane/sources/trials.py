@@ -6,14 +6,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from pkgutil import resolve_name
-from typing import cast
 
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits
 from caraway.dataplane.ingest.table import Table
 from caraway.dataplane.ingest.targets import EncodedRecord, RowError, Target
 from caraway.dataplane.sources.functions.calls import FunctionCalls
-from caraway.dataplane.sources.reader import OpenReader, Resolve, SourceBatch, SourceContext
+from caraway.dataplane.sources.reader import Resolve, SourceBatch, SourceContext
+from caraway.dataplane.sources.remote import RemoteReader
 from caraway.dataplane.topics.codec import DELETE, RecordCodec
 from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import to_json
@@ -120,11 +119,10 @@ class SourceTrials:
         try:
             target = Target(plan, functions)
             context = self._context(f"trial.{plan.topic.name}", plan, target, secrets)
-            open_reader = cast("OpenReader", resolve_name(connector.reader_class))
             hold = self._limits.hold(connector)
-            with hold(), closing(open_reader(connector, context)) as reader:
+            with hold(), closing(RemoteReader(connector, context, self._limits, TRIAL_S)) as reader:
                 batch = reader.peek(max(rows, 1))
-            tried = tuple(_tried(target, batch, min(rows, len(batch.rows))))
+                tried = tuple(_tried(target, batch, min(rows, len(batch.rows))))
         except CarawayError as error:
             return trial(error=secrets.hide(str(error)), seconds=time.monotonic() - begun)
         finally:

@@ -21,7 +21,7 @@ from caraway.dataplane.ingest.targets import Target
 from caraway.dataplane.sources.pace import Pace
 from caraway.dataplane.sources.ports import Positions, Topics
 from caraway.dataplane.sources.positions import Checkpoint
-from caraway.dataplane.sources.reader import DEFINITION, Position, Progress, SourceBatch, SourceReader
+from caraway.dataplane.sources.reader import DEFINITION, Position, Progress, SourceBatch, SourceReader, ahead_of
 from caraway.dataplane.sources.removal import definition_of
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.dataplane.topics.erased_keys import ErasedKeys
@@ -332,8 +332,9 @@ class SourceWorker:
         """Save a checkpoint of all that was read, when it is durable."""
         self._settle(0)
         reader = self._reader
-        if reader is not None:
-            self._written = frozenset(w for w in self._written if reader.is_ahead(w[1].partition(".")[0]))
+        if reader is not None and self._written:
+            ahead = ahead_of(reader, {w[1].partition(".")[0] for w in self._written})
+            self._written = frozenset(w for w in self._written if w[1].partition(".")[0] in ahead)
         ends = self._topics.ends([self._target.topic, DEAD_LETTERS])
         if self._written:
             # `_written` has marks of rows that were written before a crash and that aren't read again yet. Until they

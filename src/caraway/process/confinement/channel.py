@@ -15,6 +15,8 @@ from struct import Struct
 HEAD = Struct("!Q")
 # The most bytes that are read at once; a message of a few rows takes one read.
 PIECE = 1 << 16
+# The most bytes of a long message that are read at once; the system hands over some hundred kB.
+LARGE = 1 << 20
 # The largest message that the platform accepts. A query has at most some 100,000 rows, and a batch of a pipeline
 # 10,000, so a process that sends more than this is filling the platform's memory.
 LARGEST = 1 << 30
@@ -50,7 +52,7 @@ class Channel:
             if message is not None:
                 return message
             self._wait_until(deadline)
-            self._take(self._socket.recv(PIECE))
+            self._take(self._socket.recv(max(PIECE, self._missing())))
 
     async def send_async(self, message: bytes) -> None:
         """Send a message without blocking the event loop; see `send`."""
@@ -73,6 +75,18 @@ class Channel:
                 return message
             self._take(await loop.sock_recv(self._socket, PIECE))
 
+    def send_descriptor(self, descriptor: int | None) -> None:
+        """Send a file descriptor, or the word that there is none."""
+        socket.send_fds(self._socket, [b"."], [] if descriptor is None else [descriptor])
+
+    def receive_descriptor(self, deadline: float | None = None) -> int | None:
+        """Wait for what `send_descriptor` sends, before any message; raises as `receive` does."""
+        self._wait_until(deadline)
+        content, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
+        if not content:
+            raise EOFError
+        return descriptors[0] if descriptors else None
+
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
@@ -91,6 +105,13 @@ class Channel:
             raise EOFError
         self._received += piece
 
+    def _missing(self) -> int:
+        """Return how many bytes of the next message are missing, `LARGE` at most; 0 if that isn't known."""
+        received = self._received
+        if len(received) < HEAD.size:
+            return 0
+        return min(int(HEAD.unpack_from(received)[0]) + HEAD.size - len(received), LARGE)
+
     def _next(self) -> bytes | None:
         received = self._received
         if len(received) < HEAD.size:
@@ -101,9 +122,9 @@ class Channel:
         end = HEAD.size + length
         if len(received) < end:
             return None
-        message = bytes(received) if len(received) == end else bytes(received[:end])
+        message = bytes(memoryview(received)[HEAD.size : end])
         del received[:end]
-        return message[HEAD.size :]
+        return message
 
 
 def _frame(message: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """The confinement of users' functions by a deployment's settings, and the note of the confinement in force."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from caraway.process.confinement.policy import Confinement, Report, deployment_user
@@ -25,6 +26,11 @@ def confinement_of(settings: Settings) -> Confinement:
         hidden=(settings.data_dir, settings.key_file, *objects, *checkpoints),
         environment=chosen.environment,
     )
+
+
+def confinement_of_connectors(settings: Settings) -> Confinement:
+    """Return the confinement of sources and sinks: that of functions, with the network and nothing else."""
+    return replace(confinement_of(settings), network=True, accepts=False, processes=False, readable=(), environment=())
 
 
 def write_note(data_dir: Path, report: Report | None) -> None:

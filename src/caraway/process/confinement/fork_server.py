@@ -9,6 +9,7 @@ The output of a process comes through a pipe, and the fork server writes it to i
 log: with a descriptor of that file, a function could overwrite what stands there.
 """
 
+import gc
 import importlib
 import os
 import pickle
@@ -19,10 +20,12 @@ import struct
 import sys
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from caraway.process.confinement.channel import Channel
 from caraway.process.confinement.confine import confine
+from caraway.process.confinement.connections import listener
 from caraway.process.confinement.policy import Confinement
 from caraway.process.confinement.values import packed
 from caraway.process.scratch import ScratchFolder, sweep
@@ -32,8 +35,9 @@ PARTS = 2
 STATUS = struct.Struct("!i")
 # The most bytes of the output of a process that are written at once; a pipe holds as many.
 OUTPUT_BYTES = 65_536
-# The order to a process: the "module:function" to run, its policy, its environment, its memory in MiB.
-Order = tuple[str, Confinement, dict[str, str], int | None]
+# The order to a process: the "module:function" to run, its policy, its environment, its memory in MiB, and whether the
+# platform opens its connections.
+Order = tuple[str, Confinement, dict[str, str], int | None, bool]
 
 
 class _ForkServer:
@@ -165,9 +169,25 @@ def serve(descriptor: int, module: str) -> None:
     # `warm_up` runs code that is slow at its first call. It runs before the first fork, so no forked process has to
     # wait for that code.
     getattr(importlib.import_module(module), "warm_up", lambda: None)()
+    # The collector of a process doesn't touch the pages that it shares with all others.
+    gc.collect()
+    gc.freeze()
     # The folders of fork servers that were killed are still there.
     sweep()
     _ForkServer(socket.socket(fileno=descriptor)).run()
+
+
+def _hand_over_connections(channel: Channel) -> tuple[str, ...]:
+    """Have the platform open all connections of this process; return why that isn't possible here, if so."""
+    try:
+        listening = listener()
+    except OSError as error:
+        channel.send_descriptor(None)
+        return (f"addresses of connections aren't checked by the kernel ({error.strerror})",)
+    channel.send_descriptor(listening)
+    # With this descriptor the process could answer its own questions.
+    os.close(listening)
+    return ()
 
 
 def _work(descriptor: int, scratch: Path, parent: int, printing: int) -> None:
@@ -183,9 +203,11 @@ def _work(descriptor: int, scratch: Path, parent: int, printing: int) -> None:
         os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
         channel = Channel(socket.socket(fileno=descriptor))
         order: Order = pickle.loads(channel.receive())  # noqa: S301 (the platform sends it, before any user's code ran)
-        target, policy, environment, memory_mb = order
+        target, policy, environment, memory_mb, asks = order
         os.environ.update(environment)
+        missing = _hand_over_connections(channel) if asks else ()
         report = confine(policy, scratch, memory_mb, parent)
+        report = replace(report, missing=(*report.missing, *missing))
         channel.send(packed([report.in_force, report.missing]))
         if report.missing and policy.mode == "required":
             os._exit(1)

@@ -55,8 +55,11 @@ def restrict(
     writable: Iterable[Path],
     devices: Iterable[Path],
     network: bool,
+    accepts: bool = True,
 ) -> None:
     """Remove all rights to files but these, to TCP unless `network`, and to signals for other processes.
+
+    Without `accepts`, no port of TCP can be opened for others.
 
     Files and folders that are `readable` may be read, the entries of `listed` folders listed, `devices` read and
     written, and folders that are `writable` have all rights. The process must have set `no_new_privs`.
@@ -70,6 +73,8 @@ def restrict(
     attributes = _RulesetAttributes(rights, 0, 0)
     if abi >= _ABI_NETWORK and not network:
         attributes.net = _BIND_TCP | _CONNECT_TCP
+    elif abi >= _ABI_NETWORK and not accepts:
+        attributes.net = _BIND_TCP
     if abi >= _ABI_SCOPE:
         attributes.scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL
     ruleset = system.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)

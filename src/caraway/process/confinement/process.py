@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from caraway.errors import UnavailableError
-from caraway.process.confinement.channel import Channel
+from caraway.process.confinement.channel import LARGE, Channel
+from caraway.process.confinement.connections import Refusal, answer
 from caraway.process.confinement.fork_server import STATUS
 from caraway.process.confinement.policy import Confinement, Report
 from caraway.process.confinement.values import unpacked
@@ -198,19 +199,23 @@ class ConfinedProcess:
         report: The confinement in force in it.
     """
 
-    def __init__(self, target: str, policy: Confinement, memory_mb: int | None) -> None:
+    def __init__(self, target: str, policy: Confinement, memory_mb: int | None, refusal: Refusal | None = None) -> None:
         """Start a process and wait until it has given up its rights.
 
         Args:
             target: The "module:function" that the process calls with its end of the channel.
             policy: The rights of the process.
             memory_mb: The memory that it may use beyond that at its start, in MiB; None means no limit.
+            refusal: Returns why an address may not be reached. The platform then opens all connections of the process;
+                None: it opens its own, if its policy has the network.
 
         Raises:
             UnconfinedError: Its confinement is required, and this system lacks a part of it.
             OSError: The process can't be started.
         """
         ours, theirs = socket.socketpair()
+        # A long message then takes fewer changes between the two processes; the system grants some hundred kB.
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGE)
         self._exit, their_exit = socket.socketpair()
         self.channel = Channel(ours)
         with theirs, their_exit:
@@ -218,7 +223,10 @@ class ConfinedProcess:
         deadline = time.monotonic() + START_S
         environment = {name: os.environ[name] for name in policy.environment if name in os.environ}
         try:
-            self.channel.send(pickle.dumps((target, policy, environment, memory_mb)), deadline)
+            order = target, policy, environment, memory_mb, refusal is not None
+            self.channel.send(pickle.dumps(order), deadline)
+            if refusal is not None and (listening := self.channel.receive_descriptor(deadline)) is not None:
+                answer(listening, refusal)
             in_force, missing = unpacked(self.channel.receive(deadline))
         except (EOFError, TypeError, ValueError) as error:
             raise OSError(0, f"it ended while it started ({self.end()})") from error

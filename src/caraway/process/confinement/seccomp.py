@@ -44,7 +44,7 @@ _ALLOWED = """
     rt_sigreturn:15:139 rt_sigsuspend:130:133 rt_sigtimedwait:128:137 sched_get_priority_max:146:125
     sched_get_priority_min:147:126 sched_getaffinity:204:123 sched_getattr:315:275 sched_getparam:143:121
     sched_getscheduler:145:120 sched_rr_get_interval:148:127 sched_yield:24:124 select:23:- sendfile:40:71
-    sendmsg:46:211 sendto:44:206 set_robust_list:273:99 set_tid_address:218:96 setitimer:38:103 setsockopt:54:208
+    set_robust_list:273:99 set_tid_address:218:96 setitimer:38:103 setsockopt:54:208
     shutdown:48:210 sigaltstack:131:132 signalfd4:289:74 signalfd:282:- splice:275:76 stat:4:- statfs:137:43
     statx:332:291 symlink:88:- symlinkat:266:36 sync_file_range:277:84 sysinfo:99:179 tee:276:77 time:201:-
     timer_create:222:107 timer_delete:226:111 timer_getoverrun:225:109 timer_gettime:224:108 timer_settime:223:110
@@ -55,10 +55,11 @@ _ALLOWED = """
 _LIMITED = """
     clone:56:220 fcntl:72:25 ioctl:16:29 kill:62:129 mmap:9:222 open:2:- openat:257:56 prctl:157:167
     prlimit64:302:261 sched_setaffinity:203:122 sched_setattr:314:274 sched_setparam:142:118
-    sched_setscheduler:144:119 socket:41:198 socketpair:53:199 tgkill:234:131
+    sched_setscheduler:144:119 sendmmsg:307:269 sendmsg:46:211 sendto:44:206 socket:41:198 socketpair:53:199
+    tgkill:234:131
 """
 _NETWORK = """
-    accept4:288:242 accept:43:202 bind:49:200 connect:42:203 listen:50:201 recvmmsg:299:243 sendmmsg:307:269
+    accept4:288:242 accept:43:202 bind:49:200 connect:42:203 listen:50:201 recvmmsg:299:243
 """
 _PROCESSES = """
     execve:59:221 execveat:322:281 fork:57:- setpgid:109:154 setsid:112:157 vfork:58:-
@@ -80,6 +81,8 @@ _FAMILIES = (2, 10, 16)
 _SOCK_STREAM, _SOCK_TYPES = 1, 0xF
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _O_ACCESS, _O_TRUNC = 0x003, 0x200
+# From linux/socket.h: the first data of a connection, which open it without a call of `connect`.
+_MSG_FASTOPEN = 0x20000000
 # From linux/fcntl.h: copies of a descriptor, flags, locks, and the size of a pipe. Others have signals sent to other
 # processes, or break the leases of files.
 _DESCRIPTORS = (*range(8), 36, 37, 38, 1027, 1030, 1032)
@@ -146,6 +149,10 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
     # Sockets of other types than streams could send to the Unix sockets of other processes.
     yield _Limit("socketpair", 1, (_SOCK_STREAM,), bits=_SOCK_TYPES, code=errno.EACCES)
     yield _Limit("socket", 0, _FAMILIES if network else (), code=errno.EACCES)
+    for call, argument in (("sendto", 3), ("sendmsg", 2)):
+        yield _Limit(call, argument, (_MSG_FASTOPEN,), bits=_MSG_FASTOPEN, refused=True)
+    fast = (_MSG_FASTOPEN,) if network else ()
+    yield _Limit("sendmmsg", 3, fast, bits=_MSG_FASTOPEN, refused=network, code=errno.EACCES)
     if processes:
         yield _Limit("clone", 0, (0,), bits=_CLONE_NAMESPACES)
     else:

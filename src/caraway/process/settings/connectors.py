@@ -24,6 +24,7 @@ class ConnectorSettings(Section):
         own_rights: Addresses, such as `s3://bucket/raw`, `gs://bucket` or `az://account/container`, below which they
             read and write with the server's own identity. For all others a definition needs keys.
         roles: The ARNs of the roles of AWS that the server may assume for them.
+        memory_mb: Memory that each may take, in MiB, beyond what its process has with all modules loaded.
     """
 
     networks: tuple[Network, ...] = ("0.0.0.0/0", "::/0")
@@ -31,6 +32,7 @@ class ConnectorSettings(Section):
     own_services: bool = False
     own_rights: tuple[Annotated[str, Field(pattern=r"^(s3|gs|az)://")], ...] = ()
     roles: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    memory_mb: Annotated[int, Field(ge=64)] = 2048
 
 
 class SourcesSettings(Section):

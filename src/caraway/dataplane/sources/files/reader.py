@@ -39,6 +39,8 @@ DIGEST_BYTES = 16
 class FilesReader(ReadInRounds):
     """Reads files of S3, Google Cloud Storage, Azure or a folder (`SourceReader`)."""
 
+    reads_ahead = True
+
     def __init__(
         self,
         connector: S3Connector | FilesConnector,

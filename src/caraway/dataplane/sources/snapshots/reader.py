@@ -27,6 +27,8 @@ FIRST_PLACE: Mapping[str, Any] = {"number": 0, "file": 0, "row": 0, "next": 0.0,
 class SnapshotReader(PolledInRounds, Generic[Step, File]):
     """The part of a `SourceReader` that the formats share; a subclass finds the steps and their files."""
 
+    reads_ahead = True
+
     # The most steps of one batch: those without rows are passed over, but the position has to move.
     most_steps: ClassVar[int]
 

@@ -110,6 +110,8 @@ class _Place:
 class CursorReader:
     """Reads one table (`SourceReader`); `Database` has what differs between systems."""
 
+    reads_ahead = True
+
     def __init__(
         self,
         open_database: Callable[[], Database],

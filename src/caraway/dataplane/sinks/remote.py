@@ -1,0 +1,133 @@
+"""The server's side of a sink whose writer runs in a process of its own (`caraway.dataplane.sinks.hosted`)."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+
+from caraway.dataplane.addresses.limits import ConnectorLimits
+from caraway.dataplane.confined.process import Answer, ConnectorProcess
+from caraway.dataplane.confined.rights import rights_of, secrets_of
+from caraway.dataplane.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SignIn, Writing
+from caraway.graph.plan.model import SinkPlan
+
+T = TypeVar("T")
+
+# The most seconds of a pause that a process may ask for; it asks again.
+MOST_PAUSE_S = 60.0
+
+
+def check_sink(plan: SinkPlan, sign_in: SignIn, limits: ConnectorLimits, seconds: float) -> None:
+    """Check that a sink can be written, in a process of its own; the thread is held to the limits of its connector.
+
+    Raises what `caraway.dataplane.sinks.writer.Check` does, and `UnavailableError` after so many seconds.
+    """
+    module = plan.sink.connector.writer.partition(":")[0]
+    process = _process("HostedCheck", (f"{module}:check", plan, _plain(sign_in)), plan, sign_in=sign_in, limits=limits)
+    with closing(process):
+        process.call("check", seconds=seconds)
+
+
+class RemoteWriter:
+    """A writer in a process of its own (`SinkWriter`)."""
+
+    def __init__(self, writing: Writing, limits: ConnectorLimits) -> None:
+        """Start the process, and open the writer in it; the thread is held to the limits of its connector.
+
+        Raises what `caraway.dataplane.sinks.writer.OpenWriter` does.
+        """
+        self._writing, self._batch = writing, Batch(changes=(), reached={})
+        plain = replace(writing, sign_in=_plain(writing.sign_in), refuse=_nobody, keep=bool, pause=float)
+        self._process = _process(
+            "HostedWriter",
+            (writing.plan.sink.connector.writer, plain),
+            writing.plan,
+            sign_in=writing.sign_in,
+            limits=limits,
+            answers={"refuse": self._refuse, "keep": writing.keep, "pause": self._pause},
+        )
+        self._guarantee, self._remembers = AT_LEAST_ONCE, False
+        self._note_traits()
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee of the sink."""
+        return self._guarantee
+
+    @property
+    def remembers(self) -> bool:
+        """True if the system keeps the position as long as what is written."""
+        return self._remembers
+
+    def positions(self) -> Mapping[int, int]:
+        """Return the offsets behind the last written records."""
+        found = self._read(dict[int, int], self._process.call("positions"))
+        self._note_traits()
+        return found
+
+    def write(self, batch: Batch) -> None:
+        """Write changes; see `SinkWriter.write`."""
+        self._batch = batch
+        told = self._process.call("write", list(batch.changes), dict(batch.reached), batch.sent)
+        sent, reason = self._read(tuple[int, str | None], told)
+        if not batch.sent <= sent <= len(batch.changes):
+            raise self._process.distrusted(ValueError("it has written more changes than there are"))
+        batch.sent = sent
+        if reason is not None:
+            raise RetryLaterError(reason)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def _note_traits(self) -> None:
+        guarantee, self._remembers = self._read(tuple[str, bool], self._process.call("traits"))
+        self._guarantee = EXACTLY_ONCE if guarantee == EXACTLY_ONCE else AT_LEAST_ONCE
+
+    def _refuse(self, told: object) -> None:
+        """Have dead letters written for changes of the batch; raises `ValueError` for others."""
+        found = msgspec.convert(told, list[tuple[int, int, str]])
+        changes = {(change.partition, change.offset): change for change in self._batch.changes}
+        if any((partition, offset) not in changes for partition, offset, _ in found):
+            raise ValueError("a change is refused that isn't in the batch")
+        self._writing.refuse([Refusal(changes[partition, offset], reason) for partition, offset, reason in found])
+
+    def _pause(self, seconds: object) -> None:
+        self._writing.pause(min(max(msgspec.convert(seconds, float), 0.0), MOST_PAUSE_S))
+
+    def _read(self, kind: type[T], found: object) -> T:
+        try:
+            return msgspec.convert(found, kind)
+        except msgspec.ValidationError as error:
+            raise self._process.distrusted(error) from None
+
+
+def _process(
+    factory: str,
+    arguments: tuple[object, ...],
+    plan: SinkPlan,
+    *,
+    sign_in: SignIn,
+    limits: ConnectorLimits,
+    answers: Mapping[str, Answer] = {},
+) -> ConnectorProcess:
+    connector = plan.sink.connector
+    return ConnectorProcess(
+        connector.identifier,
+        limits,
+        rights_of(limits, connector, sign_in.resolve, ca_file=sign_in.ca_file, writes=True),
+        factory=f"caraway.dataplane.sinks.hosted:{factory}",
+        arguments=arguments,
+        answers={"secret": secrets_of(connector, sign_in.resolve), **answers},
+    )
+
+
+def _nobody(refusals: Sequence[Refusal]) -> None:
+    """Stand for what the process asks the server to do, since functions of the server can't be sent."""
+
+
+def _plain(sign_in: SignIn) -> SignIn:
+    """Return how to connect, without the function that looks up secrets, and with plain dicts."""
+    return replace(sign_in, resolve=str, endpoints=dict(sign_in.endpoints))
