@@ -35,6 +35,9 @@ from tests.services.hostile import Heard, evil_broker, http_service, table_answe
 from tests.tls import TLS
 
 BRANCH = "dev"
+# The seconds in which a trial, a preview or a commit is answered: a connector is tried in a process of its own, whose
+# program the first one loads. Other callers are answered meanwhile (`unharmed`).
+PROCESS_S = 5.0
 # A variable of the server's environment that no setting lists, and one that a setting lists.
 HIDDEN, LISTED = "OPEN_DOORS_HIDDEN", "OPEN_DOORS_LISTED"
 VALUE, LISTED_VALUE = f"hidden-{secrets.token_hex(8)}", f"listed-{secrets.token_hex(8)}"
@@ -61,7 +64,7 @@ class House:
     def answer(self, ask: Callable[[], Any]) -> str:
         """Return the error of a request, which must have one and come in time."""
         try:
-            found = timed(self.server, ask)
+            found = timed(self.server, ask, PROCESS_S)
         except RemoteError as error:
             return str(error)
         assert isinstance(found, list), f"it was done: {found}"
@@ -260,7 +263,7 @@ def asked(house: House, lake: Iceberg) -> dict[str, str]:
         try:
             # A sink whose table isn't there yet may be committed.
             copy = copied_to(lake.table("ns.loot"))
-            made["sink"] = str(timed(house.server, lambda: house.client.commit("evil", copy, preview=True)))
+            made["sink"] = str(timed(house.server, lambda: house.client.commit("evil", copy, preview=True), PROCESS_S))
         except RemoteError as error:
             made["sink"] = str(error)
     return made
