@@ -119,6 +119,9 @@ class _Server:
         self._lock = threading.Lock()
 
     def _start(self) -> socket.socket:
+        if self._process is not None and self._process.stdin is not None:
+            # The fork server before this one was killed.
+            self._process.stdin.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
         arguments = [str(theirs.fileno()), json.dumps(_search_path(self._module)), self._module]

@@ -379,9 +379,10 @@ def test_lags_rates_and_times_of_the_last_hours_are_lines(console: Site) -> None
 def test_a_feature_shows_its_served_values_and_their_spread(console: Site) -> None:
     page = Structure(console.get("/console/feature?name=State.mean").text)
     assert page.faults == []
-    # The profile has the numbers from 25 to 74, each forty times.
+    # The profile has the numbers from 25 to 74, each forty times. Its sketch draws at random, so quantiles are near.
     assert re.search(r"Spread of the values, from 25 to 74: at most [4-8]\.\d\d% in one of 30 bars", page.text)
-    for said in ("2,000 rows, 0.00% without a value", "Mean 49.5, standard deviation 14.4", "50%: 49"):
+    assert re.search(r"50%: (4[789]|5[012])\b", page.text)
+    for said in ("2,000 rows, 0.00% without a value", "Mean 49.5, standard deviation 14.4"):
         assert said in page.text, said
     texts = console.get("/console/feature?name=State.species").text
     assert ("secret oak (50.00%)" in texts, "elm (50.00%)" in texts, "Spread" in texts) == (True, True, False)
