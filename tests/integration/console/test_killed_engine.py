@@ -85,7 +85,7 @@ def test_a_person_finds_why_a_feature_is_stale_after_a_kill(
     person.follow("Overview")
     # The lease of the engine ends some seconds after its last sign of life.
     person.loads_until("No engine runs since")
-    person.sees("so 1 job of Wetness computes nothing")
+    person.sees("so 2 jobs of Moisture, Wetness compute nothing")
     person.search("Species mean")
     person.follow("Species.mean")
     person.sees("No engine runs since")
