@@ -239,8 +239,9 @@ class ConfinedProcess:
         self.report = Report(in_force=tuple(in_force), missing=tuple(missing))
         if missing and policy.mode == "required":
             self.end()
+            who = "users' functions" if refusal is None else "connectors"
             raise UnconfinedError(
-                f"users' functions don't run, since they can't be isolated here: {'; '.join(missing)}. Mend that, or "
+                f"{who} don't run, since they can't be isolated here: {'; '.join(missing)}. Mend that, or "
                 "set functions.isolation=available (CARAWAY_FUNCTIONS__ISOLATION) to run them all the same"
             )
 
