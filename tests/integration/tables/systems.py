@@ -9,7 +9,7 @@ import msgspec
 import psycopg
 import pymysql
 from psycopg import sql
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, ER
 
 from caraway.dataplane.sources.tables.cursor import CursorReader
 from caraway.dataplane.sources.tables.mysql import MySQLReader
@@ -187,7 +187,12 @@ class MariaDatabase(Relational):
         me = self.execute("SELECT connection_id()")[0][0]
         for (number,) in self.execute("SELECT id FROM information_schema.processlist"):
             if number != me:
-                self.execute(f"KILL {number}")
+                try:
+                    self.execute(f"KILL {number}")
+                except pymysql.err.OperationalError as error:
+                    # A connection may end by itself after it was listed.
+                    if error.args[0] != ER.NO_SUCH_THREAD:
+                        raise
 
     def close(self) -> None:
         for reader in self.opened:

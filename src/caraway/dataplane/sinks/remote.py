@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from caraway.dataplane.addresses.limits import ConnectorLimits
+from caraway.dataplane.confined.forms import Form
 from caraway.dataplane.confined.process import Answer, ConnectorProcess
 from caraway.dataplane.confined.rights import rights_of, secrets_of
 from caraway.dataplane.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SignIn, Writing
@@ -17,6 +18,8 @@ T = TypeVar("T")
 
 # The most seconds of a pause that a process may ask for; it asks again.
 MOST_PAUSE_S = 60.0
+_POSITIONS, _WRITTEN, _TRAITS = Form(dict[int, int]), Form(tuple[int, str | None]), Form(tuple[str, bool])
+_REFUSED, _SECONDS = Form(list[tuple[int, int, str]]), Form(float)
 
 
 def check_sink(plan: SinkPlan, sign_in: SignIn, limits: ConnectorLimits, seconds: float) -> None:
@@ -63,7 +66,7 @@ class RemoteWriter:
 
     def positions(self) -> Mapping[int, int]:
         """Return the offsets behind the last written records."""
-        found = self._read(dict[int, int], self._process.call("positions"))
+        found = self._read(_POSITIONS, self._process.call("positions"))
         self._note_traits()
         return found
 
@@ -71,7 +74,7 @@ class RemoteWriter:
         """Write changes; see `SinkWriter.write`."""
         self._batch = batch
         told = self._process.call("write", list(batch.changes), dict(batch.reached), batch.sent)
-        sent, reason = self._read(tuple[int, str | None], told)
+        sent, reason = self._read(_WRITTEN, told)
         if not batch.sent <= sent <= len(batch.changes):
             raise self._process.distrusted(ValueError("it has written more changes than there are"))
         batch.sent = sent
@@ -83,23 +86,23 @@ class RemoteWriter:
         self._process.close()
 
     def _note_traits(self) -> None:
-        guarantee, self._remembers = self._read(tuple[str, bool], self._process.call("traits"))
+        guarantee, self._remembers = self._read(_TRAITS, self._process.call("traits"))
         self._guarantee = EXACTLY_ONCE if guarantee == EXACTLY_ONCE else AT_LEAST_ONCE
 
     def _refuse(self, told: object) -> None:
         """Have dead letters written for changes of the batch; raises `ValueError` for others."""
-        found = msgspec.convert(told, list[tuple[int, int, str]])
+        found = _REFUSED.of(told)
         changes = {(change.partition, change.offset): change for change in self._batch.changes}
         if any((partition, offset) not in changes for partition, offset, _ in found):
             raise ValueError("a change is refused that isn't in the batch")
         self._writing.refuse([Refusal(changes[partition, offset], reason) for partition, offset, reason in found])
 
     def _pause(self, seconds: object) -> None:
-        self._writing.pause(min(max(msgspec.convert(seconds, float), 0.0), MOST_PAUSE_S))
+        self._writing.pause(min(max(_SECONDS.of(seconds), 0.0), MOST_PAUSE_S))
 
-    def _read(self, kind: type[T], found: object) -> T:
+    def _read(self, form: Form[T], found: object) -> T:
         try:
-            return msgspec.convert(found, kind)
+            return form.of(found)
         except msgspec.ValidationError as error:
             raise self._process.distrusted(error) from None
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from caraway.dataplane.addresses.limits import ConnectorLimits
+from caraway.dataplane.confined.forms import Form
 from caraway.dataplane.confined.process import ConnectorProcess
 from caraway.dataplane.confined.rights import rights_of, secrets_of
 from caraway.dataplane.ingest.marks import expanded, run_of
@@ -64,6 +65,11 @@ class _State(msgspec.Struct, array_like=True):
     lag: int | None
     idle_at: float | None
     progress: tuple[int, int, str] | None
+
+
+_TOLD, _STATE = Form(_Told), Form(_State)
+_DICT, _VALUES, _NAMES = Form(dict[str, Any]), Form(list[Any]), Form(list[str])
+_PAIR, _SHOWN = Form(tuple[Any, Any]), Form(list[tuple[Any, dict[str, Any]]])
 
 
 def open_process(
@@ -123,13 +129,13 @@ class RemoteReader:
         """Go on from a position, and return it."""
         found, state = self._pair(self._process.call("seek", dict(position), dict(items)))
         self._note(state)
-        return self._read(dict[str, Any], found)
+        return self._read(_DICT, found)
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         """Return the next rows, or None."""
         found, state = self._pair(self._process.call("poll", rows, size, timeout_s, sorted(self._wanted)))
         self._note(state)
-        return None if found is None else self._batch(self._read(_Told, found))
+        return None if found is None else self._batch(self._read(_TOLD, found))
 
     def is_ahead(self, mark: str) -> bool:
         """Return whether a row with this mark may still be read."""
@@ -137,7 +143,7 @@ class RemoteReader:
 
     def ahead(self, marks: Iterable[str]) -> frozenset[str]:
         """Return those of some marks that may still be read."""
-        return frozenset(self._read(list[str], self._process.call("ahead", list(marks))))
+        return frozenset(self._read(_NAMES, self._process.call("ahead", list(marks))))
 
     def acknowledge(self, position: Position) -> None:
         """Note in the system that everything before this position is durable."""
@@ -158,7 +164,7 @@ class RemoteReader:
 
     def peek(self, rows: int) -> SourceBatch:
         """Return some rows."""
-        return self._batch(self._read(_Told, self._process.call("peek", rows, seconds=self._seconds)))
+        return self._batch(self._read(_TOLD, self._process.call("peek", rows, seconds=self._seconds)))
 
     def close(self) -> None:
         """End the process."""
@@ -170,15 +176,15 @@ class RemoteReader:
         return self._state
 
     def _note(self, state: object) -> None:
-        self._state, self._state_at = self._read(_State, state), time.monotonic()
+        self._state, self._state_at = self._read(_STATE, state), time.monotonic()
 
     def _pair(self, found: object) -> tuple[Any, Any]:
-        return self._read(tuple[Any, Any], found)
+        return self._read(_PAIR, found)
 
-    def _read(self, kind: type[T], found: object) -> T:
+    def _read(self, form: Form[T], found: object) -> T:
         """Return a value of the process in the form that it must have."""
         try:
-            return msgspec.convert(found, kind)
+            return form.of(found)
         except msgspec.ValidationError as error:
             raise self._process.distrusted(error) from None
 
@@ -203,16 +209,16 @@ class RemoteReader:
         )
 
     def _column(self, batch: int, name: str, rows: int) -> list[object]:
-        found = self._read(list[Any], self._process.call("column", batch, name))
+        found = self._read(_VALUES, self._process.call("column", batch, name))
         if len(found) != rows:
             raise self._process.distrusted(ValueError("a column is too long or too short"))
         return list(found)
 
     def _names(self, batch: int) -> set[str]:
-        return set(self._read(list[str], self._process.call("names", batch)))
+        return set(self._read(_NAMES, self._process.call("names", batch)))
 
     def _shown(self, batch: int, start: int) -> Sequence[tuple[object, Mapping[str, object]]]:
-        found = self._read(list[tuple[Any, dict[str, Any]]], self._process.call("shown", batch, start))
+        found = self._read(_SHOWN, self._process.call("shown", batch, start))
         if not 0 < len(found) <= SHOWN_ROWS:
             raise self._process.distrusted(ValueError("there is no such row"))
         return list(found)
