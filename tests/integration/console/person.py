@@ -30,7 +30,16 @@ class Person:
         self.sees("What is wrong now")
 
     def follow(self, words: str) -> None:
-        self.browser.find_element(By.PARTIAL_LINK_TEXT, words).click()
+        self.click(By.PARTIAL_LINK_TEXT, words)
+
+    def click(self, by: str, words: str) -> None:
+        """Click what is found by some words, once the page that has it is there."""
+
+        def is_clicked() -> bool:
+            self.browser.find_element(by, words).click()
+            return True
+
+        self._wait(is_clicked, words)
 
     @property
     def text(self) -> str:
