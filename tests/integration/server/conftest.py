@@ -7,9 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
+from pyspark.sql import SparkSession
 
+from caraway.process.settings.kafka import KafkaSettings
+from caraway.process.settings.settings import PostgresSettings, Settings
 from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.databases import new_database
+from tests.integration.jobs import running_jobs
 from tests.integration.server.guarded import Guarded, guarded_server
 from tests.integration.server.server_process import ServerProcess
 from tests.integration.spark.broker import Broker, running_broker
@@ -70,6 +74,18 @@ def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[.
     for process in made:
         process.kill()
         process.http.close()
+
+
+@pytest.fixture
+def jobs(kafka: str, postgres: str, spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    """Run the jobs of the test's own servers, whichever of these is killed."""
+    settings = Settings(
+        data_dir=tmp_path / "jobs",
+        kafka=KafkaSettings(bootstrap_servers=kafka),
+        postgres=PostgresSettings(url=postgres),
+    )
+    with running_jobs(settings, spark):
+        yield
 
 
 @pytest.fixture

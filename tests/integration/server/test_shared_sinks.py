@@ -18,6 +18,7 @@ from caraway.state.tables import leases
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_sinks import Shop, brokers, graph_of, place, read, totals_of
 
+pytestmark = pytest.mark.usefixtures("jobs")
 SINKS = 4
 
 

@@ -56,6 +56,7 @@ from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, ev
 from tests.integration.spark.broker import Broker
 from tests.unit.dataplane.sinks.world import writing
 
+pytestmark = pytest.mark.usefixtures("jobs")
 REGION = "eu-central-1"
 USERS = 7
 
@@ -201,7 +202,7 @@ def endpoint() -> str:
 
 
 def graph_of(*sinks: Callable[[Dataset], Dataset]) -> Graph:
-    """Return an aggregate with sinks, whose rows the server computes without an engine."""
+    """Return an aggregate with sinks, whose rows a job computes (the fixture `jobs`)."""
 
     @meta(owner="a@b.co")
     @source(Webhook(name="shop").endpoint(endpoint()), disorder="1d", cdc="append")
@@ -288,7 +289,10 @@ def read(kafka: str, topic: str) -> list[dict[str, Any]]:
 
 def once(envelopes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what a consumer keeps that leaves out positions which it has seen."""
-    return list({place(envelope): envelope for envelope in reversed(envelopes)}.values())[::-1]
+    kept: dict[tuple[int, int], dict[str, Any]] = {}
+    for envelope in envelopes:
+        kept.setdefault(place(envelope), envelope)
+    return list(kept.values())
 
 
 def place(envelope: Mapping[str, Any]) -> tuple[int, int]:

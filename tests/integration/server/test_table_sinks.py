@@ -18,6 +18,7 @@ from tests.services.postgres import Postgres as PostgresServer
 from tests.services.postgres import running_postgres
 from tests.services.redis import RedisServer, running_redis
 
+pytestmark = pytest.mark.usefixtures("jobs")
 KILLS = 8
 
 Totals = dict[str, tuple[int, int]]

@@ -125,14 +125,20 @@ def _sendable_other(value: Any) -> Any:
             return _sendable(value.item())
         case np.ndarray():
             return _sendable(value.tolist())
-        case bytearray() | memoryview():
+        case bytes() | bytearray() | memoryview():
             return bytes(value)
+        # Libraries have types of their own below Python's, such as `tenacity` for the seconds of a pause.
         case str():
             return str.__str__(value)
         case int():
             return int(value)
-        case datetime():
-            return msgspec.msgpack.Ext(_TEXTS[datetime][0], value.isoformat().encode())
+        case float():
+            return float(value)
+        case datetime() | timedelta() if value != value:  # noqa: PLR0124 (pandas' NaT, which is nothing)
+            return None
+        case datetime() | date() | time() | timedelta() | Decimal() | UUID():
+            code, text_of, _ = next(_TEXTS[kind] for kind in type(value).__mro__ if kind in _TEXTS)
+            return msgspec.msgpack.Ext(code, text_of(value).encode())
         case Mapping():
             return {_key(name): _sendable(member) for name, member in value.items()}
         case set() | frozenset() | list() | tuple():

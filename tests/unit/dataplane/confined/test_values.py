@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +54,34 @@ def typed(value: Any) -> Any:
             return type(value), value, value.utcoffset()
         case _:
             return type(value), value
+
+
+class Seconds(float):
+    """Such a number has `tenacity` for the length of a pause."""
+
+
+class Content(bytes):
+    """Such bytes has `bson`."""
+
+
+class Money(Decimal):
+    """Such decimals have libraries of databases."""
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (Seconds(1.5), 1.5),
+        (Content(b"x"), b"x"),
+        (Money("1.50"), Decimal("1.50")),
+        (pd.Timestamp("2024-01-02T03:04:05.000006Z"), datetime(2024, 1, 2, 3, 4, 5, 6, UTC)),
+        (pd.Timedelta(microseconds=3), timedelta(microseconds=3)),
+        (pd.NaT, None),
+    ],
+)
+def test_types_of_libraries_become_those_of_python(value: Any, plain: Any) -> None:
+    assert typed(unpacked(packed(value))) == typed(plain)
+    assert typed(unpacked(packed([value, None]))) == [typed(plain), typed(None)]
 
 
 @given(VALUES | st.one_of(*(st.lists(st.none() | each) for each in OTHERS)))
