@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -40,17 +41,11 @@ class WatchedStore(Store):
 
     def positions(self, key: str) -> dict[int, int]:
         """Return the positions up to which rows were looked at, by partition."""
-        query = sa.select(watch_positions.c.positions).where(*self._of(key))
-        return self._in_transaction(
-            lambda connection: _by_partition(connection.execute(query).scalar()), f"read what was {self._found}"
-        )
+        return self._numbers(watch_positions.c.positions, key)
 
     def epochs(self, key: str) -> dict[int, int]:
         """Return epochs in which the topic had all records before the positions, by partition, where one is known."""
-        query = sa.select(watch_positions.c.epochs).where(*self._of(key))
-        return self._in_transaction(
-            lambda connection: _by_partition(connection.execute(query).scalar()), f"read what was {self._found}"
-        )
+        return self._numbers(watch_positions.c.epochs, key)
 
     def go_back(self, key: str, offsets: Mapping[int, int]) -> None:
         """Move positions back to some offsets, from which on other records are in the places of lost ones."""
@@ -82,6 +77,12 @@ class WatchedStore(Store):
             return True
 
         return self._in_transaction(record, f"record what was {self._found}")
+
+    def _numbers(self, column: sa.Column[Any], key: str) -> dict[int, int]:
+        query = sa.select(column).where(*self._of(key))
+        return self._in_transaction(
+            lambda connection: _by_partition(connection.execute(query).scalar()), f"read what was {self._found}"
+        )
 
     def _of(self, key: str) -> tuple[sa.ColumnElement[bool], ...]:
         return watch_positions.c.watch == self._watch, watch_positions.c.key == key

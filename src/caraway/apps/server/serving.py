@@ -6,6 +6,7 @@ import resource
 import signal
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import structlog
@@ -67,6 +68,7 @@ def raise_file_limit() -> int:
     return wanted
 
 
+@cache
 def possible_connections(wanted: int) -> int:
     """Return how many connections may be open of those that are wanted, given the files that the system allows."""
     files = raise_file_limit()

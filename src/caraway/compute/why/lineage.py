@@ -96,7 +96,7 @@ def _origins(operator: ops.Operator, before: Traced, table: Table) -> Sequence[O
     versions = before.table.versions
     match operator:
         case ops.Filter() | ops.FilterFunction() | ops.DropNull() | ops.Dedup() | ops.First():
-            # These operators keep some versions of their input as they are, and drop the others.
+            # The output of these operators is some of the versions of their input, unchanged.
             known = dict(zip(map(id, versions), before.origins, strict=True))
             return [known[id(version)] for version in table.versions]
         case ops.Latest():

@@ -13,6 +13,7 @@ from typing import Any
 
 from caraway.dataplane.confined.values import packed
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
+from caraway.graph.systems import Secretish
 from caraway.process.collector import collect_rarely
 from caraway.process.confinement.channel import Channel
 from caraway.process.confinement.requests import received
@@ -35,6 +36,12 @@ class Platform:
         if kind:
             raise UnknownEntityError(reason) if kind == "UnknownEntityError" else UnavailableError(reason)
         return answer
+
+    def resolve(self, secret: Secretish) -> str:
+        """Return the value of a secret, for which the server is asked. Raises what `ask` does."""
+        if isinstance(secret, str):
+            return secret
+        return str(self.ask("secret", secret.arn, secret.role_arn, list(secret.path)))
 
 
 def serve(channel: Channel) -> None:

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
 from caraway.dataplane.addresses.limits import ConnectorLimits
 from caraway.dataplane.addresses.reach import Hold, current
+from caraway.dataplane.confined.forms import Form
 from caraway.dataplane.confined.rights import Rights
 from caraway.dataplane.confined.values import unpacked
 from caraway.errors import CarawayError, CommitError, UnavailableError, UnknownEntityError, shortened
@@ -30,6 +31,7 @@ ERRORS: Mapping[str, type[CarawayError]] = {
     each.__name__: each for each in (UnavailableError, UnknownEntityError, CommitError)
 }
 
+T = TypeVar("T")
 # Answers a question of a process.
 Answer = Callable[..., object]
 _told: list[Report] = []
@@ -90,6 +92,16 @@ class ConnectorProcess:
             UnavailableError: The process has ended, or was ended after so many seconds.
         """
         return self._asked((method, arguments), seconds)
+
+    def read(self, form: Form[T], value: object) -> T:
+        """Return a value of the process in the form that it must have.
+
+        Raises `UnavailableError` if it hasn't got it; the process is then ended.
+        """
+        try:
+            return form.of(value)
+        except msgspec.ValidationError as error:
+            raise self.distrusted(error) from None
 
     def distrusted(self, error: Exception) -> UnavailableError:
         """End the process, which has sent what it must not; return the error to raise."""

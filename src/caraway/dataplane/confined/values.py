@@ -18,14 +18,12 @@ import numpy as np
 
 from caraway.compute.rows.column_casts import MISSING, Missing
 from caraway.errors import shortened
-from caraway.process.confinement.values import MOST_BYTES, memory_bytes
+from caraway.process.confinement.values import MOST_BYTES, fits_message, memory_bytes
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 _MISSING, _INT, _TEXT, _FOREIGN = 1, 2, 3, 4
 # The number of the extension that is a list of the values of another extension is greater by this.
 _LIST = 32
-# The bounds of MessagePack's ints, which have 64 bits with or without a sign.
-_LEAST_INT, _GREATEST_INT = -(2**63), 2**64 - 1
 # The most memory of a value that a byte begins (`memory_bytes`). Counting takes a while, so only messages that could
 # take too much are counted.
 _MOST_BYTES_OF_A_BYTE = 256
@@ -157,8 +155,7 @@ def _with_rare(value: Any) -> Any:
         case bool():
             return value
         case int():
-            fits = _LEAST_INT <= value <= _GREATEST_INT
-            return value if fits else msgspec.msgpack.Ext(_INT, hex(value).encode())
+            return value if fits_message(value) else msgspec.msgpack.Ext(_INT, hex(value).encode())
         case str():
             content = value.encode("utf-8", "surrogatepass")
             is_plain = content.decode("utf-8", "replace") == value

@@ -23,7 +23,7 @@ MAX_KEY_LENGTH = 200
 # topics that a request can have the server read.
 KEPT_MS = 24 * 60 * 60 * 1000
 # The topics are read for `READERS` requests at a time, in threads of their own, so that other work finds threads free.
-# They are read for one request of an account at a time, for which `MOST_WAITING` others of the account may wait.
+# An account has one request at a time for which topics are read, and `MOST_WAITING` others may wait for that one.
 READERS = 2
 MOST_WAITING = 16
 # A key is marked with its account, so that another account's same key is another one. Six bytes tell accounts, which

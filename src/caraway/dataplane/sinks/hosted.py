@@ -9,7 +9,6 @@ from caraway.dataplane.confined.host import Platform
 from caraway.dataplane.sinks.changes import Change
 from caraway.dataplane.sinks.writer import Batch, Check, OpenWriter, Refusal, RetryLaterError, SignIn, Writing
 from caraway.graph.plan.model import SinkPlan
-from caraway.graph.systems import Secretish
 
 
 class HostedWriter:
@@ -24,7 +23,7 @@ class HostedWriter:
 
         completed = replace(
             writing,
-            sign_in=_completed(platform, writing.sign_in),
+            sign_in=replace(writing.sign_in, resolve=platform.resolve),
             refuse=refuse,
             keep=lambda: bool(platform.ask("keep")),
             pause=lambda seconds: platform.ask("pause", seconds),
@@ -59,7 +58,7 @@ class HostedCheck:
     def __init__(self, platform: Platform, check: str, plan: SinkPlan, sign_in: SignIn) -> None:
         """Prepare, given the name of the function as "module:function"."""
         self._check = cast("Check", resolve_name(check))
-        self._plan, self._sign_in = plan, _completed(platform, sign_in)
+        self._plan, self._sign_in = plan, replace(sign_in, resolve=platform.resolve)
 
     def check(self) -> None:
         """Check it; see `caraway.dataplane.sinks.writer.Check`."""
@@ -67,14 +66,3 @@ class HostedCheck:
 
     def close(self) -> None:
         """Do nothing: the check has ended its connection."""
-
-
-def _completed(platform: Platform, sign_in: SignIn) -> SignIn:
-    """Return how to connect, with the function that asks the server for secrets."""
-
-    def resolve(secret: Secretish) -> str:
-        if isinstance(secret, str):
-            return secret
-        return str(platform.ask("secret", secret.arn, secret.role_arn, list(secret.path)))
-
-    return replace(sign_in, resolve=resolve)

@@ -3,9 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TypeVar
-
-import msgspec
 
 from caraway.dataplane.addresses.limits import ConnectorLimits
 from caraway.dataplane.confined.forms import Form
@@ -13,8 +10,6 @@ from caraway.dataplane.confined.process import Answer, ConnectorProcess
 from caraway.dataplane.confined.rights import rights_of, secrets_of
 from caraway.dataplane.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.graph.plan.model import SinkPlan
-
-T = TypeVar("T")
 
 # The most seconds of a pause that a process may ask for; it asks again.
 MOST_PAUSE_S = 60.0
@@ -66,7 +61,7 @@ class RemoteWriter:
 
     def positions(self) -> Mapping[int, int]:
         """Return the offsets behind the last written records."""
-        found = self._read(_POSITIONS, self._process.call("positions"))
+        found = self._process.read(_POSITIONS, self._process.call("positions"))
         self._note_traits()
         return found
 
@@ -74,7 +69,7 @@ class RemoteWriter:
         """Write changes; see `SinkWriter.write`."""
         self._batch = batch
         told = self._process.call("write", list(batch.changes), dict(batch.reached), batch.sent)
-        sent, reason = self._read(_WRITTEN, told)
+        sent, reason = self._process.read(_WRITTEN, told)
         if not batch.sent <= sent <= len(batch.changes):
             raise self._process.distrusted(ValueError("it has written more changes than there are"))
         batch.sent = sent
@@ -86,7 +81,7 @@ class RemoteWriter:
         self._process.close()
 
     def _note_traits(self) -> None:
-        guarantee, self._remembers = self._read(_TRAITS, self._process.call("traits"))
+        guarantee, self._remembers = self._process.read(_TRAITS, self._process.call("traits"))
         self._guarantee = EXACTLY_ONCE if guarantee == EXACTLY_ONCE else AT_LEAST_ONCE
 
     def _refuse(self, told: object) -> None:
@@ -99,12 +94,6 @@ class RemoteWriter:
 
     def _pause(self, seconds: object) -> None:
         self._writing.pause(min(max(_SECONDS.of(seconds), 0.0), MOST_PAUSE_S))
-
-    def _read(self, form: Form[T], found: object) -> T:
-        try:
-            return form.of(found)
-        except msgspec.ValidationError as error:
-            raise self._process.distrusted(error) from None
 
 
 def _process(

@@ -20,7 +20,6 @@ from caraway.dataplane.sources.reader import (
     ahead_of,
 )
 from caraway.graph.connectors import Connector
-from caraway.graph.systems import Secretish
 
 # The rows that are told at once, with their origins: so many as the server takes at a time.
 SHOWN_ROWS = 200
@@ -181,11 +180,6 @@ class HostedRemoval:
 def _completed(platform: Platform, context: SourceContext) -> SourceContext:
     """Return a context with the functions that ask the server."""
 
-    def resolve(secret: Secretish) -> str:
-        if isinstance(secret, str):
-            return secret
-        return str(platform.ask("secret", secret.arn, secret.role_arn, list(secret.path)))
-
     def live_rows() -> Iterator[LiveRow | None]:
         begins = True
         while (found := platform.ask("live rows", begins)) is not None:
@@ -194,7 +188,7 @@ def _completed(platform: Platform, context: SourceContext) -> SourceContext:
             # The caller renews leases meanwhile.
             yield None
 
-    return replace(context, resolve=resolve, live_rows=live_rows)
+    return replace(context, resolve=platform.resolve, live_rows=live_rows)
 
 
 def some_of(rows: Iterator[LiveRow | None]) -> list[LiveRow] | None:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -30,8 +30,6 @@ from caraway.dataplane.sources.reader import (
     no_live_rows,
 )
 from caraway.graph.connectors import Connector
-
-T = TypeVar("T")
 
 # The age in seconds from which the state of a reader is asked for anew, as while its rows wait.
 STALE_S = 0.5
@@ -129,13 +127,13 @@ class RemoteReader:
         """Go on from a position, and return it."""
         found, state = self._pair(self._process.call("seek", dict(position), dict(items)))
         self._note(state)
-        return self._read(_DICT, found)
+        return self._process.read(_DICT, found)
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         """Return the next rows, or None."""
         found, state = self._pair(self._process.call("poll", rows, size, timeout_s, sorted(self._wanted)))
         self._note(state)
-        return None if found is None else self._batch(self._read(_TOLD, found))
+        return None if found is None else self._batch(self._process.read(_TOLD, found))
 
     def is_ahead(self, mark: str) -> bool:
         """Return whether a row with this mark may still be read."""
@@ -143,7 +141,7 @@ class RemoteReader:
 
     def ahead(self, marks: Iterable[str]) -> frozenset[str]:
         """Return those of some marks that may still be read."""
-        return frozenset(self._read(_NAMES, self._process.call("ahead", list(marks))))
+        return frozenset(self._process.read(_NAMES, self._process.call("ahead", list(marks))))
 
     def acknowledge(self, position: Position) -> None:
         """Note in the system that everything before this position is durable."""
@@ -164,7 +162,7 @@ class RemoteReader:
 
     def peek(self, rows: int) -> SourceBatch:
         """Return some rows."""
-        return self._batch(self._read(_TOLD, self._process.call("peek", rows, seconds=self._seconds)))
+        return self._batch(self._process.read(_TOLD, self._process.call("peek", rows, seconds=self._seconds)))
 
     def close(self) -> None:
         """End the process."""
@@ -176,17 +174,10 @@ class RemoteReader:
         return self._state
 
     def _note(self, state: object) -> None:
-        self._state, self._state_at = self._read(_STATE, state), time.monotonic()
+        self._state, self._state_at = self._process.read(_STATE, state), time.monotonic()
 
     def _pair(self, found: object) -> tuple[Any, Any]:
-        return self._read(_PAIR, found)
-
-    def _read(self, form: Form[T], found: object) -> T:
-        """Return a value of the process in the form that it must have."""
-        try:
-            return form.of(found)
-        except msgspec.ValidationError as error:
-            raise self._process.distrusted(error) from None
+        return self._process.read(_PAIR, found)
 
     def _batch(self, told: _Told) -> SourceBatch:
         try:
@@ -209,16 +200,16 @@ class RemoteReader:
         )
 
     def _column(self, batch: int, name: str, rows: int) -> list[object]:
-        found = self._read(_VALUES, self._process.call("column", batch, name))
+        found = self._process.read(_VALUES, self._process.call("column", batch, name))
         if len(found) != rows:
             raise self._process.distrusted(ValueError("a column is too long or too short"))
         return list(found)
 
     def _names(self, batch: int) -> set[str]:
-        return set(self._read(_NAMES, self._process.call("names", batch)))
+        return set(self._process.read(_NAMES, self._process.call("names", batch)))
 
     def _shown(self, batch: int, start: int) -> Sequence[tuple[object, Mapping[str, object]]]:
-        found = self._read(_SHOWN, self._process.call("shown", batch, start))
+        found = self._process.read(_SHOWN, self._process.call("shown", batch, start))
         if not 0 < len(found) <= SHOWN_ROWS:
             raise self._process.distrusted(ValueError("there is no such row"))
         return list(found)

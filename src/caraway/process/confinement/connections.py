@@ -167,9 +167,8 @@ def _refused(address: bytes, refusal: Refusal) -> int:
     if len(address) < 2:
         return errno.EINVAL
     (family,) = struct.unpack_from("=H", address)
-    if family in {socket.AF_UNIX, socket.AF_UNSPEC, socket.AF_NETLINK}:
-        # The C library asks the cache of names, and tests the order of a name's addresses by sockets that send
-        # nothing.
+    if family in {socket.AF_UNSPEC, socket.AF_NETLINK}:
+        # The C library tests the order of a name's addresses by sockets that send nothing.
         return 0
     if family == socket.AF_INET and len(address) >= 8:
         host = socket.inet_ntop(family, address[4:8])

@@ -137,13 +137,17 @@ def _sendable(value: Any) -> Any:
             raise InvalidInputError(f"a value of {kind.__name__} can't be sent")
 
 
+def fits_message(value: int) -> bool:
+    """Return whether MessagePack has an int as a number."""
+    return _LEAST_INT <= value <= _GREATEST_INT
+
+
 def _with_great_ints(value: Any) -> Any:
     match value:
         case bool():
             return value
         case int():
-            fits = _LEAST_INT <= value <= _GREATEST_INT
-            return value if fits else msgspec.msgpack.Ext(_INT, hex(value).encode())
+            return value if fits_message(value) else msgspec.msgpack.Ext(_INT, hex(value).encode())
         case list() | tuple():
             return [_with_great_ints(item) for item in value]
         case dict():
