@@ -23,6 +23,7 @@ from tests.fuzz.valid import BRANCH, agents, pages, requests
 from tests.integration.server.guarded import guarded_server
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
+from tests.integration.spark.broker import running_broker
 from tests.unit.compute.query import garden
 
 # Requests of the short form. It runs in the tier of integration, beside other tests that take the processors, so it
@@ -36,11 +37,17 @@ INTAKE = "caraway.dataplane.ingest.intake_main"
 
 
 @pytest.fixture
-def fuzzed(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, str, str]]:
+def fuzzed(postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, str, str]]:
     """Yield a server of the test's own with a token and a session of the fuzzer, and the token of another caller."""
     # The memory of a server that was forked can't be told from that of its fork server and of offline queries.
     graph = garden.graph()
-    with guarded_server(tmp_path / "server", kafka=kafka, postgres=postgres, graph=graph, cold=True) as guarded:
+    # Servers with equal definitions share the topics of one Kafka, and no other test may read rows of the fuzzer.
+    with (
+        running_broker(tmp_path / "kafka") as broker,
+        guarded_server(
+            tmp_path / "server", kafka=broker.bootstrap_servers, postgres=postgres, graph=graph, cold=True
+        ) as guarded,
+    ):
         process = guarded.server
         process.http.post("/init", json={}, headers={"X-Caraway-Branch": BRANCH}).raise_for_status()
         assert process.log("pots", [pot(1, "oak")]).status_code == 200

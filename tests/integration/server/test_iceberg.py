@@ -23,6 +23,9 @@ from caraway.lib import inputs
 from caraway.process.settings.connectors import SourcesSettings
 from tests.integration.server.server_process import ServerProcess, eventually
 
+# An engine computes the rows that the sink writes.
+pytestmark = pytest.mark.usefixtures("jobs")
+
 BEGIN = 1_700_000_000
 SCHEMA = pa.schema([("pot", pa.int64()), ("moisture", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
 

@@ -24,6 +24,9 @@ from tests.integration.server.server_process import ServerProcess, end_of, event
 from tests.services.snowflake import DATABASE, PASSWORD, SCHEMA, USER, Snowflake
 from tests.timeouts import deadline_in
 
+# An engine computes the rows that the sink writes.
+pytestmark = pytest.mark.usefixtures("jobs")
+
 MANY, TOWNS = 1_000_000, 50
 
 
