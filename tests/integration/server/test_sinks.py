@@ -33,6 +33,7 @@ from cryptography.x509.oid import NameOID
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from moto.server import ThreadedMotoServer
+from pyspark.sql import SparkSession
 
 from caraway import Dataset, dataset, field, meta, pipeline
 from caraway.connectors import HTTP, S3, Certificate, Kafka, Webhook, sink, source
@@ -52,11 +53,11 @@ from caraway.graph.plan.model import on_branch
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
+from tests.integration.jobs import running_jobs
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 from tests.integration.spark.broker import Broker
 from tests.unit.dataplane.sinks.world import writing
 
-pytestmark = pytest.mark.usefixtures("jobs")
 REGION = "eu-central-1"
 USERS = 7
 
@@ -362,6 +363,7 @@ def all_sinks(kafka: str, topic: str, receiver: Receiver, bucket: str) -> Graph:
     )
 
 
+@pytest.mark.usefixtures("jobs")
 @pytest.mark.spec("connectors:4.2:1", "connectors:4.2:2", "connectors:4.2:3")
 def test_sinks_have_the_table_after_a_kill(
     own_server: Callable[[], ServerProcess], kafka: str, topic: str, receiver: Receiver, bucket: str
@@ -510,9 +512,14 @@ KILLS = 8
 @pytest.mark.full(reason="a server and a broker of its own, killed eight times at random moments, for two minutes")
 @pytest.mark.timeout(900)
 def test_kills_at_random_moments_lose_and_double_nothing(
-    apart: Callable[[], tuple[ServerProcess, Broker]], receiver: Receiver, bucket: str
+    apart: Callable[[], tuple[ServerProcess, Broker]], receiver: Receiver, bucket: str, spark: SparkSession
 ) -> None:
     random, (server, broker) = Random(7), apart()
+    with running_jobs(server.settings, spark):
+        _kill_at_random(random, server, broker, receiver, bucket)
+
+
+def _kill_at_random(random: Random, server: ServerProcess, broker: Broker, receiver: Receiver, bucket: str) -> None:
     kafka = broker.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": kafka})
     admin.create_topics([NewTopic("changes", 2, 1)])["changes"].result()
