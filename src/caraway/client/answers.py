@@ -21,7 +21,7 @@ class Answer(dict[str, Any]):
         # Notebooks call the method of this name.
         tables = {name: value for name, value in self.items() if _is_table(value)}
         facts = [f"{name}: {_text(value)}" for name, value in self.items() if name not in tables and value is not None]
-        return html(self._title, facts, [_table(name, rows) for name, rows in tables.items()])
+        return html(self._title, facts, [_table_of_rows(name, rows) for name, rows in tables.items()])
 
 
 class Answers(list[dict[str, Any]]):
@@ -33,14 +33,14 @@ class Answers(list[dict[str, Any]]):
         self._title = title
 
     def _repr_html_(self) -> str:
-        return html(self._title, [f"{len(self):,}"], [_table("", self)])
+        return html(self._title, [f"{len(self):,}"], [_table_of_rows("", self)])
 
 
 def _is_table(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
-def _table(caption: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _table_of_rows(caption: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     columns = list(dict.fromkeys(name for row in rows for name in row))[:MAX_COLUMNS]
     return Table(caption, columns, [[_text(row.get(name)) for name in columns] for row in rows])
 

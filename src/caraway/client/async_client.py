@@ -6,7 +6,7 @@ from typing import Any, Self
 import pandas as pd
 
 from caraway.client.branches import MAIN_BRANCH
-from caraway.client.conversations import RETRY_TIMEOUT_S, Asked, log_rows, query_frame, query_rows
+from caraway.client.conversations import RETRY_TIMEOUT_S, Asked, log_rows, query_as_frame, query_rows
 from caraway.client.discovery import find_server
 from caraway.client.http import AsyncConnection
 from caraway.client.response import BRANCH_HEADER
@@ -73,7 +73,7 @@ class AsyncClient:
             sampling_rate=sampling_rate,
             timestamps=timestamps,
         )
-        return await self._connection.run(query_frame(asked, self._headers))
+        return await self._connection.run(query_as_frame(asked, self._headers))
 
     async def query_rows(
         self,

@@ -16,7 +16,7 @@ from caraway.client.arguments import (
 )
 from caraway.client.branches import MAIN_BRANCH, Branches
 from caraway.client.content import Content
-from caraway.client.conversations import RETRY_TIMEOUT_S, Asked, log_rows, query_frame, query_rows
+from caraway.client.conversations import RETRY_TIMEOUT_S, Asked, log_rows, query_as_frame, query_rows
 from caraway.client.discovery import ServerAddress, find_server
 from caraway.client.frames import (
     instants,
@@ -354,7 +354,7 @@ class Client(OfflineCalls, Content, Secrets, Branches):
             sampling_rate=sampling_rate,
             timestamps=timestamps,
         )
-        return self._connection.run(query_frame(asked, self._headers()))
+        return self._connection.run(query_as_frame(asked, self._headers()))
 
     def query_rows(
         self,

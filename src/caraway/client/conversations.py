@@ -106,7 +106,7 @@ def until_taken(
             attempt = {**attempt, "Caraway-Elapsed-Ms": str(int((clock() - started) * 1_000))}
 
 
-def query_frame(asked: Asked, headers: Mapping[str, str]) -> Conversation[pd.DataFrame]:
+def query_as_frame(asked: Asked, headers: Mapping[str, str]) -> Conversation[pd.DataFrame]:
     """Ask for features; return a frame with a column for each."""
     wanted = output_features(asked.outputs, "query")
     answer = yield from _answer(asked, wanted, headers)

@@ -18,7 +18,8 @@ from caraway.state.model import JobRecord, JobState
 
 LOG = structlog.get_logger(__name__)
 
-# The seconds between two looks at the indexes, which take some microseconds each. Log requests go by the last look.
+# The seconds between two looks at the indexes, which take some microseconds each. The last look decides whether a
+# log request is refused because indexes are behind.
 LOOK_S = 1.0
 # The seconds between two reads of the jobs' lags from Postgres, where the engines report them every few seconds.
 JOBS_S = 5.0

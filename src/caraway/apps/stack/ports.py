@@ -31,7 +31,7 @@ def choose(host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> int:
     """Return a free port. Raises `PortInUseError` if a hundred attempts found none."""
     taken = set(avoid)
     for _ in range(100):
-        # The first port is random, so that two stacks that start at the same moment don't try the same ports in turn.
+        # Each attempt takes a random port, so that two stacks that start at the same moment rarely try the same one.
         port = random.randrange(FIRST, LAST)  # noqa: S311 (no secret)
         if port not in taken and is_free(port, host):
             return port

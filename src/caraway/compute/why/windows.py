@@ -83,5 +83,5 @@ def bounds(window: ContinuousWindow | HoppingWindow, at_us: int, max_event_time_
         offset_us = length_us or 0
         end_us = (closed_us - offset_us) // window.stride_us * window.stride_us + offset_us
         return None if length_us is None else end_us - length_us, end_us
-    # The age of a row counts in whole seconds.
+    # A row counts until its age in whole seconds exceeds the length, so it stays up to a second longer.
     return None if length_us is None else at_us - length_us - REST_US + 1, at_us + 1

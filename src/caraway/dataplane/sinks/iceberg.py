@@ -98,7 +98,8 @@ class IcebergWriter:
             properties = {self._property: position}
             with self._table.transaction() as transaction:
                 if is_new:
-                    # The rows of an earlier sink of this name are replaced, as they may not be in the dataset any more.
+                    # At its first write a sink takes over the table of an earlier one of its name: the columns here,
+                    # and all rows below, since the dataset may not have the earlier ones any more.
                     self._reshape(transaction)
                 transaction.set_properties(properties)
                 self._replace(transaction, self._rows(made), properties, everything=is_new)

@@ -124,7 +124,8 @@ class SinkWorker:
         # The batch that is being written, and the offsets behind its messages in their partitions.
         self._batch: Batch | None = None
         self._taken: Mapping[int, int] = {}
-        # The dead letters whose changes are that batch, and the last one that was done, by number.
+        # The dead letters whose changes the current batch sends again; what became of each, by its number; the number
+        # of the last one that a batch took; and when to look for more, by the clock of intervals.
         self._again: list[Again] = []
         self._outcomes: dict[int, str] = {}
         self._replayed = 0

@@ -28,6 +28,7 @@ from caraway.expr.polars.values import from_polars
 from caraway.offline.columns import SeriesBatch
 from caraway.offline.queries.inputs import InputPart
 
+# A failing row is evaluated alone in the end, so its error says "row 0", in whose place its number in the query comes.
 _ROW = re.compile(r"\brow 0\b")
 # The rows that are looked at for own events.
 SAMPLED = 100

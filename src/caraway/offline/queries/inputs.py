@@ -97,7 +97,8 @@ class Files:
         try:
             system, path = fs.FileSystem.from_uri(self._signed_in(place.url))
         except (pa.ArrowException, OSError, ValueError) as error:
-            # The text of the error has the whole address. Nor may a log show it as the cause of this error.
+            # The text of the error may have the access keys of the address. They are left out, and `from None` keeps
+            # the original error out of logs.
             raise InvalidInputError(f"{place.url} is no address of files: {self._redacted(str(error))}") from None
         if isinstance(system, fs.LocalFileSystem) and not self.local:
             raise InvalidInputError(

@@ -37,7 +37,7 @@ DIVISION_BYTES = 128 << 20
 # its piece be computed again.
 PIECE_ROWS_OF_FUNCTIONS = 2_500
 LOOK_SECONDS = 0.5
-# A row is alone when its error is told, so it is the first one.
+# A failing row is evaluated alone in the end, so its error says "row 0", in whose place its number in the query comes.
 _ROW = re.compile(r"\brow 0\b")
 _RAISED = re.compile(r"^caraway\.errors\.(\w+): (.*)", re.MULTILINE)
 

@@ -53,7 +53,7 @@ class Forked:
         """Wait for the number of the process. Raises `EOFError` if the fork server has ended."""
         self._channel = channel
         self._lock = threading.Lock()
-        # A user who has killed a process need not wait for its end.
+        # The channel closes with this object, so a caller may kill the process and drop the object without `wait`.
         weakref.finalize(self, channel.close)
         self.pid = self._number()
         self.returncode: int | None = None

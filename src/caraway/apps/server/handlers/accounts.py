@@ -14,7 +14,7 @@ from caraway.errors import ConflictError
 from caraway.state.access import Access
 from caraway.state.permissions import Grant
 
-# The tokens and lines of an answer without this parameter, and the greatest value of it.
+# How many tokens, or lines of the audit log, an answer has if the request sets no `limit`, and the greatest `limit`.
 LISTED, MAX_LISTED = 100, 1_000
 # The most roles that one request gives, and the most characters of a note. Accounts and roles have shorter names.
 MAX_ROLES, MAX_NOTE, MAX_NAME = 50, 500, 200

@@ -70,7 +70,7 @@ def listed(served: ServedGraph, positions: Sequence[IndexStatus], seen: Graph) -
             "timestamp": dataset.timestamp,
             "columns": len(dataset.fields),
             "from": _origins(dataset),
-            **_index(dataset.name, served.plan, positions),
+            **_index_status(dataset.name, served.plan, positions),
         }
         for dataset in seen.datasets
     ]
@@ -142,7 +142,7 @@ def _dataset(dataset: DatasetSpec, served: ServedGraph, positions: Sequence[Inde
             for field in dataset.fields
         ],
         "from": _origins(dataset),
-        **_index(dataset.name, served.plan, positions),
+        **_index_status(dataset.name, served.plan, positions),
         "topics": [topic.name for topic in served.plan.topics if topic.dataset == dataset.name],
         "used_by": [*readers, *features],
     }
@@ -251,7 +251,7 @@ def _origins(dataset: DatasetSpec) -> list[str]:
     return [*(source.connector.identifier for source in dataset.sources), *pipelines]
 
 
-def _index(dataset: str, plan: GraphPlan, positions: Sequence[IndexStatus]) -> Mapping[str, object]:
+def _index_status(dataset: str, plan: GraphPlan, positions: Sequence[IndexStatus]) -> Mapping[str, object]:
     """Return whether rows of a dataset can be looked up, and how many records its index is behind (None: unknown)."""
     assets = {index.asset.hex() for index in plan.indexes if index.dataset == dataset}
     lags = [position.lag for position in positions if position.asset in assets]

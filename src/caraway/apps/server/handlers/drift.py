@@ -26,14 +26,14 @@ from caraway.offline.monitoring.drift.reports import (
     ColumnDrift,
     drift_of,
     features_of,
-    last_hours,
     profiles_of,
+    window_of_last_hours,
 )
 from caraway.state.permissions import Mode
 
-# The hours of an answer without this parameter, and the greatest value of it.
+# How many hours an answer is about if the request sets no `hours`, and the greatest `hours`.
 HOURS, MAX_HOURS = 24, 24 * 366
-# The findings of an answer without this parameter, and the greatest value of it.
+# How many findings an answer has if the request sets no `limit`, and the greatest `limit`.
 FINDINGS, MAX_FINDINGS = 100, 1_000
 MAX_NAME = 1_000
 # The most bytes of a profile, in base64: some thousands of features.
@@ -100,7 +100,7 @@ async def drift(context: ServerContext, request: Request[Nothing, DriftParameter
     seen = {name: found for name, found in features.items() if name not in refused}
     if asked.feature is not None and not seen:
         raise UnknownEntityError(f"there is no feature or featureset {asked.feature[:100]!r} on the branch")
-    window = last_hours(datetime.now(UTC), asked.hours)
+    window = window_of_last_hours(datetime.now(UTC), asked.hours)
     found = await asyncio.to_thread(
         drift_of,
         deployment.monitoring.drift,
@@ -189,7 +189,7 @@ async def drift_profiles(context: ServerContext, request: Request[Nothing, Profi
         deployment.monitoring.drift,
         request.branch,
         {asked.feature: features[asked.feature]},
-        last_hours(datetime.now(UTC), asked.hours),
+        window_of_last_hours(datetime.now(UTC), asked.hours),
         against=asked.reference,
     )
     against = found.against.get(asked.feature)

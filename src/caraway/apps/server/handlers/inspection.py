@@ -24,7 +24,7 @@ from caraway.graph.plan.model import GraphPlan
 from caraway.state.permissions import Mode
 
 Json = dict[str, Any]
-# The rows of an answer without the parameter, and the greatest value of it.
+# How many rows an answer has if the request sets no `limit`, and the greatest `limit`.
 ROWS, MAX_ROWS = 10, 500
 # The most characters of a list of names in the query string. Three such lists in ASCII fit into the head of a request
 # (`caraway.apps.server.serving`). A caller who wants more names leaves the list out, which means all of them.

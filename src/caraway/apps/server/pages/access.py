@@ -109,8 +109,9 @@ async def signed_in(context: PageContext, request: Request[Any, Any]) -> HttpRes
     wanted, caller = HOME, ANYBODY
     gone = cookie_of(AT_PROVIDER, "", AWAY, tls=provider.is_over_tls, same_site="Lax")
     try:
-        # All that a sign-in must have in common with its return is derived from the secret of the browser's cookie. So
-        # no server keeps it, and nobody can have another browser take up a sign-in of their own.
+        # State, nonce and PKCE's verifier are derived from the secret in the browser's cookie, so no server keeps them.
+        # A return that doesn't fit the cookie is refused: an attacker could sign the victim in to the attacker's own
+        # account otherwise (login CSRF).
         if not secret or not hmac.compare_digest(fields.get("state", "").encode(), _derived(secret, "state").encode()):
             raise UnauthenticatedError(OTHER_BROWSER)
         with suppress(ValueError):

@@ -72,7 +72,7 @@ PAGES: tuple[Endpoint, ...] = (
     _page("/quality", quality.quality, READ_DATA),
     _page("/drift", drift.drift, READ_DATA),
     _page("/why", why.why_form, READ_DATA),
-    _page("/why", why.why, READ_DATA, "POST"),
+    _page("/why", why.ask_why, READ_DATA, "POST"),
     _page("/query", query.query_form, READ_DATA),
     _page("/query", query.query, READ_DATA, "POST"),
     _page("/tokens", accounts.tokens, ADMINISTRATION),

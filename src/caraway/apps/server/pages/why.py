@@ -34,7 +34,7 @@ async def why_form(context: PageContext, request: Request[Any, Any]) -> HttpResp
     return _form(context, request, feature=feature, inputs=text, at="", as_known=False, message="")
 
 
-async def why(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
+async def ask_why(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """Ask for an explanation, and go to its page."""
     fields = form_of(request.body, request.headers)
     feature, text = fields.get("feature", "").strip()[:LONGEST], fields.get("inputs", "").strip()

@@ -138,7 +138,7 @@ class SinkTable:
         names = [self.schema, self.name, *(column.name for column in self.columns)]
         return next((name for name in names if len(name.encode()) > NAME_BYTES), "")
 
-    def create(self) -> list[str]:
+    def create_statements(self) -> list[str]:
         """Return the statements that create the table."""
         columns = [
             f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}" for column in self.columns
@@ -152,7 +152,7 @@ class SinkTable:
             f"COMMENT ON TABLE {self.title} IS '{text}'",
         ]
 
-    def create_positions(self) -> str:
+    def create_positions_statement(self) -> str:
         """Return the statement that creates the table of positions."""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.positions} "

@@ -120,7 +120,7 @@ class PostgresWriter:
         """Create the table, if there is none, and the row with its position."""
         connection, table = self._connection, self._table
         if not _exists(connection, table.positions):
-            self._do(table.create_positions())
+            self._do(table.create_positions_statement())
         with connection.transaction():
             self._do(table.insert_position(), table.name, self._writing.name)
             # Two servers that open the table at once create it one after the other.
@@ -156,7 +156,7 @@ class PostgresWriter:
             self._create()
 
     def _create(self) -> None:
-        for statement in self._table.create():
+        for statement in self._table.create_statements():
             self._do(statement)
 
     def _save(self, positions: str) -> None:

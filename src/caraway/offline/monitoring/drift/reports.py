@@ -80,8 +80,8 @@ class Window:
         return Window(self.since - earlier, self.until - earlier)
 
 
-def last_hours(now: datetime, hours: int) -> Window:
-    """Return the window of the last `hours` hours, the one that hasn't passed yet included."""
+def window_of_last_hours(now: datetime, hours: int) -> Window:
+    """Return the window of the last `hours` hours, the current, unfinished one included."""
     until = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     return Window(until - timedelta(hours=hours), until)
 

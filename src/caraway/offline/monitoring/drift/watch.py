@@ -28,7 +28,7 @@ from caraway.offline.monitoring.alerts.lasting import LastingAlerts, SentAlert
 from caraway.offline.monitoring.alerts.webhook import Webhook
 from caraway.offline.monitoring.drift.alerting import NAME, OBJECT, drifted
 from caraway.offline.monitoring.drift.profiling import MAX_ROWS, new_rows, profiles_of
-from caraway.offline.monitoring.drift.reports import drift_of, features_of, findings, last_hours
+from caraway.offline.monitoring.drift.reports import drift_of, features_of, findings, window_of_last_hours
 from caraway.offline.monitoring.watch import Kind as WatchKind
 from caraway.offline.monitoring.watch import Watch
 from caraway.process.secrets.keyring import open_keyring
@@ -113,7 +113,7 @@ class DriftWatch(Watch):
         """Record how the features of a branch compare with their references, and return those that have drifted."""
         graph = decode_graph(self._state.head(branch).graph)
         now = to_datetime(int(self._clock() * US))
-        window = last_hours(now, self._settings.drift.hours)
+        window = window_of_last_hours(now, self._settings.drift.hours)
         found = drift_of(
             self._store,
             branch,

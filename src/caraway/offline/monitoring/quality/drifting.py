@@ -8,7 +8,7 @@ from caraway.compute.profiles.kinds import Kind
 from caraway.graph.drift import DEFAULT_DRIFT, Drift
 from caraway.graph.plan.model import CheckPlan
 from caraway.offline.monitoring.alerts.lasting import LastingAlerts, SentAlert
-from caraway.offline.monitoring.drift.reports import Against, ColumnDrift, Window, drift_of, last_hours
+from caraway.offline.monitoring.drift.reports import Against, ColumnDrift, Window, drift_of, window_of_last_hours
 from caraway.offline.monitoring.quality.profiles import DatasetProfiles, FoundInField
 from caraway.offline.monitoring.quality.profiling import profiled_kinds
 
@@ -34,7 +34,7 @@ def dataset_window(profiles: DatasetProfiles, check_id: str, hours: int) -> Wind
     Raises `UnavailableError` if Postgres doesn't answer.
     """
     newest = profiles.newest(check_id)
-    return None if newest is None else last_hours(newest, hours)
+    return None if newest is None else window_of_last_hours(newest, hours)
 
 
 class DatasetDrift:

@@ -154,5 +154,6 @@ def _place(record_id: bytes) -> tuple[int, int, int] | None:
     if number >> RECORDS_SHIFT or offset >> 63:
         return None
     within = offset & ((1 << OFFSETS_SHIFT) - 1)
-    # The first records of messages are next to each other: without blocks there are no others.
+    # Bits are ordered by the record's number in its message, then by the message's offset. So if each message has one
+    # record, the bits that are set are adjacent, and compress to almost nothing.
     return source, offset >> OFFSETS_SHIFT, number << OFFSETS_SHIFT | within

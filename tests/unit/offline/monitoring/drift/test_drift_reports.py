@@ -9,7 +9,7 @@ from caraway.compute.profiles.kinds import Kind
 from caraway.dtypes.types import FloatType, OptionalType, StringType
 from caraway.graph.drift import Drift
 from caraway.graph.specs import FeaturesetSpec, FeatureSpec, Graph, Metadata
-from caraway.offline.monitoring.drift.reports import Against, features_of, last_hours
+from caraway.offline.monitoring.drift.reports import Against, features_of, window_of_last_hours
 from caraway.offline.monitoring.figures import DriftFigures
 from caraway.state.findings import Found
 
@@ -20,7 +20,7 @@ moments = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.
 def test_a_window_and_the_one_it_is_compared_with_are_alike_and_apart(
     now: datetime, hours: int, against: Against
 ) -> None:
-    window = last_hours(now, hours)
+    window = window_of_last_hours(now, hours)
     assert window.since <= now < window.until
     assert window.until - window.since == timedelta(hours=hours)
     before = window.before(against)
