@@ -110,6 +110,8 @@ class Lake:
         kafka = broker.bootstrap_servers
         server.commit(Graph(datasets=(Pots.to_spec(),)))
         topic = server.made_topic("Pots")
+        # The source begins with the table as it is when its first poll comes, which must not have any of the changes.
+        eventually(lambda: end_of(kafka, topic) > 0, server.said)
         with ThreadPoolExecutor(1) as thread:
             changes = thread.submit(change)
             kills = kill_at_random(
