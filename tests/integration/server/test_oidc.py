@@ -7,6 +7,7 @@ import hmac
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import sys
@@ -22,9 +23,9 @@ import pytest
 from joserfc.jwk import RSAKey
 
 from caraway.apps.server.access import provider as provider_module
-from caraway.apps.server.access.provider import LEEWAY_S, MAX_TOKEN, Provider
+from caraway.apps.server.access.provider import LEEWAY_S, MAX_TOKEN, Person, Provider
 from caraway.apps.stack.ports import choose
-from caraway.errors import UnauthenticatedError, UnavailableError
+from caraway.errors import BusyError, UnauthenticatedError, UnavailableError
 from caraway.process.settings.oidc import OidcSettings
 from caraway.state.audit import AuditLog
 from caraway.state.database import connect
@@ -224,12 +225,13 @@ def test_a_token_of_the_command_line_is_renewed_and_ends_with_the_sign_out(
 
 
 def test_nobody_else_ends_a_sign_in_of_the_command_line(terminal: Terminal) -> None:
-    """A page that the browser shows meanwhile may guess the port, but not the state."""
+    """A page that the browser shows meanwhile may guess the port, but not the state; nor may it keep others waiting."""
     answers: list[int] = []
 
     def intrude(back: str) -> None:
         guesses = ("", "?code=stolen", "?code=stolen&state=guessed", "?error=access_denied&state=")
-        answers.extend(httpx.get(f"{back}{query}", verify=TLS).status_code for query in guesses)
+        with socket.create_connection(("127.0.0.1", httpx.URL(back).port or 0)):
+            answers.extend(httpx.get(f"{back}{query}", verify=TLS, timeout=4).status_code for query in guesses)
 
     assert terminal.login(before=intrude)[0] == 0
     assert answers == [404] * 4
@@ -456,6 +458,25 @@ def test_a_verified_jwt_is_known_until_its_end(provider: Provider, identity: Ide
     clock.now += 60 + LEEWAY_S
     assert provider.known(digest) is None
     assert "expired" in refusal(provider, token)
+
+
+def test_an_address_that_sends_many_codes_leaves_room_for_others(
+    provider: Provider, identity: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_module, "ANSWER_S", 1.0)
+    identity.set(misbehaves="slow")
+    addresses = ["10.0.0.1"] * provider_module.MAX_CODES + ["10.0.0.2"]
+
+    async def sign_in() -> list[BaseException | Person]:
+        asked = [provider.person_of_code("x", nonce="", verifier="", address=address) for address in addresses]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    refused = [isinstance(answer, BusyError) for answer in asyncio.run(sign_in())]
+    first = provider_module.MAX_CODES_OF_ADDRESS
+    assert refused == [False] * first + [True] * (provider_module.MAX_CODES - first) + [False]
+    # The places are free again.
+    assert not isinstance(asyncio.run(sign_in())[0], BusyError)
+    identity.set(misbehaves="")
 
 
 @pytest.mark.parametrize("misbehaviour", ["slow", "huge", "issuer"])

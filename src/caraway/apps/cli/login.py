@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -62,6 +62,8 @@ def login(server: ServerOptions, *, browser: BrowserOption = True) -> None:
         asked, state = client.create_authorization_url(
             document["authorization_endpoint"], code_verifier=verifier, nonce=generate_token(32)
         )
+        # A server could name the provider of another one, to get tokens for that one.
+        err.print(f"{address.url} will get a token of {about['issuer']}", markup=False, soft_wrap=True)
         err.print(f"Sign in at {asked}", markup=False, soft_wrap=True)
         if browser:
             webbrowser.open(asked)
@@ -144,6 +146,8 @@ def _document(issuer: str) -> Mapping[str, Any]:
     except (httpx.HTTPError, ValueError) as error:
         raise UnavailableError(f"the identity provider {issuer} doesn't answer: {error}") from error
     named = [document.get(name) for name in ("issuer", "authorization_endpoint", "token_endpoint")]
+    # A provider need not have an address at which sign-ins end.
+    named.append(document.get("revocation_endpoint", issuer))
     if named[0] != issuer or not all(isinstance(url, str) and is_safe(url) for url in named):
         raise UnavailableError(f"the identity provider {issuer} describes itself as another one, or without addresses")
     return document
@@ -168,12 +172,15 @@ def _refusals(issuer: str) -> Iterator[None]:
         raise UnavailableError(f"the identity provider {issuer} doesn't answer: {error}") from error
 
 
-class _Returns(HTTPServer):
-    """The port to which the browser comes back."""
+class _Returns(ThreadingHTTPServer):
+    """The port to which the browser comes back; a connection that says nothing doesn't keep others waiting."""
+
+    # The page is sent before the command ends.
+    daemon_threads = False
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Return)
-        self.timeout = 1.0
+        self.timeout = 0.2
         self._state = ""
         self.answer = ""
 

@@ -41,7 +41,9 @@ class ServerOptions:
         run on this machine and no option chooses one.
         """
         found = find_server(self.url, self.token, self.data)
-        if self.token is None and not found.token:
+        # If nothing chose the server, another user of the machine may listen at the default address, and would get the
+        # token of a sign-in.
+        if self.token is None and not found.token and (self.names_a_server or found.data_dir is not None):
             found = replace(found, token=Logins().token(found.url, _renewed))
         if found.elsewhere:
             self._announce(found)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from caraway.apps.cli.logins import FILE, Login, Logins, origin
+from caraway.apps.cli.remote import ServerOptions
+from caraway.client.discovery import DEFAULT_URL, ServerAddress
 from caraway.errors import UnauthenticatedError, UnavailableError
 
 LOGIN = Login(
@@ -68,6 +70,20 @@ def test_a_sign_in_that_has_ended_is_told_and_one_that_cannot_be_renewed_is_sent
     # The server says that it has ended.
     logins.keep(URL, replace(LOGIN, refresh_token=""))
     assert logins.token(URL, nobody) == "first"
+
+
+def test_a_token_goes_to_a_server_that_was_chosen_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user of the machine may listen at the default address while no stack runs."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("CARAWAY_URL", "CARAWAY_TOKEN", "CARAWAY_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    Logins().keep(DEFAULT_URL, replace(LOGIN, refresh_token=""))
+    assert ServerOptions().address == ServerAddress(DEFAULT_URL, "")
+    assert ServerOptions(url=DEFAULT_URL).address == ServerAddress(DEFAULT_URL, "first")
+    monkeypatch.setenv("CARAWAY_URL", DEFAULT_URL)
+    assert ServerOptions().address == ServerAddress(DEFAULT_URL, "first")
 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b'{"https://x": {"issuer": 1}}', b"\xff"])

@@ -11,7 +11,7 @@ import hashlib
 import ssl
 import time
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,8 +54,8 @@ AGAIN_S = 30.0
 LEEWAY_S = 30
 # The most verified tokens that are remembered, the ones verified last.
 MAX_KNOWN = 10_000
-# The codes that may be asked about at a time.
-MAX_CODES = 8
+# The codes that may be asked about at a time, in all and from one address, since strangers can send codes, too.
+MAX_CODES, MAX_CODES_OF_ADDRESS = 8, 2
 # No account in Postgres has a colon in its name, so no account of the provider is called like one.
 PREFIX = "oidc:"
 
@@ -92,7 +92,7 @@ class Provider:
         self._keys: Mapping[str | None, Key] = {}
         self._read_at = self._tried_at = float("-inf")
         self._reading = asyncio.Lock()
-        self._codes = 0
+        self._codes = Counter[str]()
         self._known: OrderedDict[bytes, Person] = OrderedDict()
 
     @property
@@ -155,23 +155,29 @@ class Provider:
         address = self._endpoint("authorization_endpoint")
         return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
 
-    async def person_of_code(self, code: str, *, nonce: str, verifier: str) -> Person:
+    async def person_of_code(self, code: str, *, nonce: str, verifier: str, address: str) -> Person:
         """Return the person who has signed in at the provider, by the code with which the browser came back.
+
+        Args:
+            code: The code.
+            nonce: The nonce that the ID token must have.
+            verifier: The verifier of the challenge with which the person went to the provider.
+            address: The address of the browser; empty if it isn't known.
 
         Raises:
             UnauthenticatedError: The provider refuses the code, or its token isn't valid.
             UnavailableError: The provider doesn't answer.
-            BusyError: Too many people sign in at this moment.
+            BusyError: Too many people sign in at this moment, or from this address.
         """
-        if self._codes >= MAX_CODES:
+        if self._codes.total() >= MAX_CODES or (address and self._codes[address] >= MAX_CODES_OF_ADDRESS):
             raise BusyError("too many people sign in at this moment; try again")
-        self._codes += 1
+        self._codes[address] += 1
         try:
             answer = await self._exchanged(code, verifier)
         except RefusedAnswerError as error:
             raise UnauthenticatedError(f"the identity provider refused the sign-in ({error}); sign in again") from error
         finally:
-            self._codes -= 1
+            self._codes -= Counter((address,))
         token = answer.get("id_token")
         if not isinstance(token, str):
             raise UnauthenticatedError("the identity provider sent no ID token; it must allow the scope openid")

@@ -14,6 +14,7 @@ from typing import Any
 from caraway.apps.server.access.gate import NO_ROLE
 from caraway.apps.server.access.provider import Provider
 from caraway.apps.server.console.rendering import link, render, stylesheet
+from caraway.apps.server.http.arrival import arrival
 from caraway.apps.server.http.errors import UnknownPathError, status_of
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
@@ -120,7 +121,10 @@ async def signed_in(context: PageContext, request: Request[Any, Any]) -> HttpRes
             reason = shortened(fields.get("error", "no code"), 100)
             raise UnauthenticatedError(f"the identity provider refused the sign-in ({reason}); sign in again")
         person = await provider.person_of_code(
-            fields["code"], nonce=_derived(secret, "nonce"), verifier=_derived(secret, "verifier")
+            fields["code"],
+            nonce=_derived(secret, "nonce"),
+            verifier=_derived(secret, "verifier"),
+            address=arrival().address,
         )
         caller = gate.caller_of(person.account, person.groups)
         if not caller.grants or access is None:
