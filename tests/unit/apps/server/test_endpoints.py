@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from caraway.apps.server.http.endpoints import PUBLIC, Endpoint, Router
+from caraway.apps.server.http.endpoints import PUBLIC, Endpoint, Permission, Router
 from caraway.apps.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.apps.server.http.messages import HttpResponse, Request, text_response
+from caraway.apps.server.pages.surface import PAGES
 from caraway.apps.server.surface import ENDPOINTS
 
 
@@ -67,3 +68,11 @@ def test_handlers_are_called_with_the_name_if_they_take_one() -> None:
         route, name = ROUTER.find("POST", path)
         request = Request("POST", path, "", NoHeaders(), b"")
         assert asyncio.run(route.respond(request, name)).body == body
+
+
+def test_endpoints_of_one_name_need_the_same_permission() -> None:
+    """The gate remembers who was admitted by the name of the endpoint, not by its permission."""
+    needed: dict[str, tuple[Permission, bool]] = {}
+    for endpoint in (*ENDPOINTS, *PAGES):
+        found = endpoint.permission, endpoint.page is not None
+        assert needed.setdefault(endpoint.target, found) == found, endpoint.path
