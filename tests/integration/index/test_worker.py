@@ -25,7 +25,7 @@ from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.topics.admin import ensure_topics
 from caraway.dataplane.topics.codec import PUT
 from caraway.dataplane.topics.identity import position_id
-from caraway.dataplane.topics.letters import every
+from caraway.dataplane.topics.letter_reader import every
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import IndexPlan

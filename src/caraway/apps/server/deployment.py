@@ -27,7 +27,7 @@ from caraway.dataplane.sinks.sinks import Sinks
 from caraway.dataplane.sources.sources import Sources
 from caraway.dataplane.sources.trials import SourceTrials
 from caraway.dataplane.topics.erased_keys import ErasedKeys
-from caraway.dataplane.topics.letters import LetterReader
+from caraway.dataplane.topics.letter_reader import LetterReader
 from caraway.dataplane.topics.newest import NewestReader
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.offline.monitoring.quality.profiles import DatasetProfiles

@@ -15,7 +15,7 @@ from caraway.dataplane.ingest.targets import Target
 from caraway.dataplane.topics.connection import client_config, kafka_logger
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS, KEY_BYTES
 from caraway.dataplane.topics.erased_keys import ErasedKeys
-from caraway.dataplane.topics.letters import Letter, every
+from caraway.dataplane.topics.letter_reader import Letter, every
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.dataplane.topics.segments import begin_segments
 from caraway.errors import UnavailableError

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from caraway.dataplane.sinks.changes import Change, Row
-from caraway.dataplane.topics.letters import LetterReader, parse_id
+from caraway.dataplane.topics.letter_reader import LetterReader, parse_id
 from caraway.errors import InvalidInputError
 from caraway.state.sink_replays import SinkReplays
 

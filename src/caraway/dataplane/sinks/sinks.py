@@ -23,7 +23,7 @@ from caraway.dataplane.sinks.worker import LASTING, RENEWAL_S, SinkWorker
 from caraway.dataplane.sinks.writer import Refusal, SignIn, SinkWriter, Writing
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.left_out import LeftOutLetters
-from caraway.dataplane.topics.letters import LetterReader
+from caraway.dataplane.topics.letter_reader import LetterReader
 from caraway.dataplane.topics.local_state import remove
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError

@@ -185,7 +185,7 @@ class ErasedKeys:
         mac_keys = self._mac_keys()
         missing = sorted({key_id for _, key_id in groups if key_id not in mac_keys})
         tests = [
-            _test(definition, keys, columns, mac_keys[key_id], digests)
+            _erased_key_check(definition, keys, columns, mac_keys[key_id], digests)
             for (columns, key_id), digests in groups.items()
             if key_id in mac_keys and {key.name for key in keys} >= set(columns)
         ]
@@ -206,7 +206,7 @@ class ErasedKeys:
         }
         missing = sorted({key_id for _, key_id in wanted if key_id not in mac_keys})
         tests = [
-            _row_test(definition, schema.columns, columns, mac_keys[key_id], digests)
+            _erased_row_check(definition, schema.columns, columns, mac_keys[key_id], digests)
             for (columns, key_id), digests in wanted.items()
             if key_id in mac_keys
         ]
@@ -222,7 +222,7 @@ def _require(topic: str, missing: str) -> None:
         )
 
 
-def _row_test(
+def _erased_row_check(
     definition: str, schema: Sequence[Column], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]
 ) -> HidesRow:
     begun = _hash(definition, columns, mac_key)
@@ -230,32 +230,32 @@ def _row_test(
     positions = [names.index(name) for name in columns]
     encode = RecordCodec.of_keys(schema[position] for position in positions).encode_key
 
-    def test(row: Sequence[object]) -> bool:
+    def is_erased(row: Sequence[object]) -> bool:
         digest = begun.copy()
         digest.update(encode([row[position] for position in positions]) or b"")
         return digest.digest() in digests
 
-    return test
+    return is_erased
 
 
-def _test(
+def _erased_key_check(
     definition: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]
 ) -> Hides:
     begun = _hash(definition, columns, mac_key)
     names = [column.name for column in keys]
     if list(columns) == names:
 
-        def whole(key: bytes) -> bool:
+        def is_erased_whole(key: bytes) -> bool:
             digest = begun.copy()
             digest.update(key)
             return digest.digest() in digests
 
-        return whole
+        return is_erased_whole
     positions = [names.index(name) for name in columns]
     encode = RecordCodec.of_keys(keys[position] for position in positions).encode_key
     decode = RecordCodec.of_keys(keys).decode_key
 
-    def part(key: bytes) -> bool:
+    def is_erased_in_part(key: bytes) -> bool:
         try:
             values = decode(key)
         except InvalidInputError:
@@ -264,7 +264,7 @@ def _test(
         digest.update(encode([values[position] for position in positions]) or b"")
         return digest.digest() in digests
 
-    return part
+    return is_erased_in_part
 
 
 def _hash(definition: str, columns: Sequence[str], mac_key: bytes) -> Hash:

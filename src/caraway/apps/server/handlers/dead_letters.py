@@ -25,7 +25,7 @@ from caraway.dataplane.ingest.erased_letters import topics_of_step, values_of
 from caraway.dataplane.ingest.requests import RequestKey
 from caraway.dataplane.ingest.table import table
 from caraway.dataplane.ingest.targets import Target
-from caraway.dataplane.topics.letters import Letter, parse_id
+from caraway.dataplane.topics.letter_reader import Letter, parse_id
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.trees import datasets_read
 from caraway.state.permissions import Mode

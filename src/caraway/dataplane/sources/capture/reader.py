@@ -132,7 +132,11 @@ class CaptureReader:
             self._log.confirm(tuple(at))
 
     def lag(self) -> int | None:
-        """Return 0 if nothing is left to read. Otherwise it isn't known: the log also has changes of other tables."""
+        """Return how many rows are left to read, about.
+
+        That is the estimate of the rows of the table while it is loaded, and 0 at the end of the log. Otherwise it
+        isn't known, since the log has changes of other tables, too: None.
+        """
         snapshot = self._position.snapshot
         if snapshot is not None:
             return max(self._estimate - snapshot.done, 1) if self._estimate else None

@@ -32,7 +32,7 @@ from caraway.dataplane.index.feeding.lag import IndexLag
 from caraway.dataplane.ingest.endpoints import Endpoints
 from caraway.dataplane.ingest.service import IngestService
 from caraway.dataplane.topics.erased_keys import ErasedKeys
-from caraway.dataplane.topics.letters import Letter
+from caraway.dataplane.topics.letter_reader import Letter
 from caraway.errors import UnknownEntityError
 from caraway.graph.plan.model import GraphPlan
 from caraway.graph.plan.planner import plan_graph

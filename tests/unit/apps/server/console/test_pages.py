@@ -13,7 +13,7 @@ import pytest
 from caraway.apps.server.pages import why
 from caraway.apps.server.pages.session import COOKIE, PageHeaders, code_of
 from caraway.apps.server.pages.surface import PAGES
-from caraway.dataplane.topics.letters import Letter
+from caraway.dataplane.topics.letter_reader import Letter
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import GraphPlan
 from caraway.graph.plan.planner import plan_graph

@@ -7,10 +7,10 @@ import orjson
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from caraway.dataplane.topics import letters as module
+from caraway.dataplane.topics import letter_reader as module
 from caraway.dataplane.topics.admin import ensure_topics
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS_CONFIG
-from caraway.dataplane.topics.letters import LetterReader
+from caraway.dataplane.topics.letter_reader import LetterReader
 from caraway.errors import UnavailableError
 
 COUNT, PARTITIONS, REQUESTS = 40, 2, 30
