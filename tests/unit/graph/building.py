@@ -1,10 +1,11 @@
-"""A short way to make datasets for tests of graphs and plans."""
+"""Short ways to make datasets and featuresets for tests of graphs and plans, and to check what errors tell."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from caraway.dtypes.types import DataType
-from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.graph.operators import Join, JoinKind, Operator
+from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, FeatureSpec, FieldSpec
 
 
 def dataset(
@@ -17,3 +18,21 @@ def dataset(
     )
     given = {"version": 1, "history_us": 0, "index": None, **parts}
     return DatasetSpec(name=name, fields=fields, **given)
+
+
+def featureset(name: str, features: Mapping[str, DataType], *extractors: Extractor, **parts: Any) -> FeaturesetSpec:
+    """Make a featureset of some features; `parts` are its other parts, of which it has none by default."""
+    made = tuple(FeatureSpec(name=feature, dtype=dtype) for feature, dtype in features.items())
+    return FeaturesetSpec(name=name, features=made, extractors=extractors, **parts)
+
+
+def join(left: Operator, right: str, on: str, *fields: str, right_on: str | None = None) -> Join:
+    """Make an inner join by one column, of rows of any age."""
+    bounds: dict[str, Any] = {"within_low_us": None, "within_high_us": 0, "fields": fields}
+    return Join(left=left, right=right, how=JoinKind.INNER, left_on=(on,), right_on=(right_on or on,), **bounds)
+
+
+def check_told(error: BaseException, said: str) -> None:
+    """Check that an error tells all facts of `said`, which has dots between them."""
+    missing = [fact for fact in said.split(" ... ") if fact not in str(error)]
+    assert not missing, str(error)

@@ -18,8 +18,6 @@ from caraway.graph.specs import (
     AliasExtractor,
     DatasetSpec,
     FeaturesetSpec,
-    FeatureSpec,
-    FieldSpec,
     Graph,
     IndexSpec,
     Metadata,
@@ -27,6 +25,7 @@ from caraway.graph.specs import (
     PythonExtractor,
 )
 from caraway.graph.systems import SYSTEMS, KafkaSystem, RegistryFormat, SchemaRegistry, SecretRef, System
+from tests.unit.graph.building import dataset, featureset
 from tests.unit.graph.samples import altered, members, sample
 
 # The environments that selected a part, the layout of code, and pickles don't count.
@@ -58,9 +57,7 @@ def test_every_field_of_a_definition_counts(cls: Any) -> None:
 
 
 def of(connector: Any) -> Graph:
-    return Graph(
-        datasets=(replace(DATASET, sources=(SourceSpec(connector=connector, cdc=Cdc.APPEND, disorder_us=1),)),)
-    )
+    return Graph(datasets=(with_source(connector=connector),))
 
 
 @pytest.mark.parametrize("kind", SYSTEMS.values(), ids=list(SYSTEMS))
@@ -87,17 +84,15 @@ def test_every_setting_of_a_system_counts_and_no_secret_is_shown(kind: type[Syst
 
 
 SUITE = ExpectationSuite(name="suite", version=1, expectations=(Expectation(name="a", arguments="{}"),))
-DATASET = DatasetSpec(
-    name="Users",
-    version=1,
-    history_us=HOUR_US,
-    fields=(FieldSpec(name="user", dtype=STRING, key=True), FieldSpec(name="age", dtype=INT)),
+SOURCE = SourceSpec(
+    connector=WebhookConnector(name="hook", endpoint="a", retention_us=1), cdc=Cdc.APPEND, disorder_us=1
+)
+DATASET = dataset(
+    "Users",
+    {"user": STRING, "age": INT},
+    keys=["user"],
     index=IndexSpec(online=True, offline=False),
-    sources=(
-        SourceSpec(
-            connector=WebhookConnector(name="hook", endpoint="a", retention_us=1), cdc=Cdc.APPEND, disorder_us=1
-        ),
-    ),
+    sources=(SOURCE,),
     expectations=SUITE,
     metadata=Metadata(owner="ada"),
 )
@@ -108,10 +103,20 @@ TOPIC = KafkaConnector(
     format=REGISTRY,
 )
 HOOK = sample(HTTPConnector)
+OF_SOURCE, OF_SINK = f"of source {SOURCE.connector.identifier}", f"of sink {HOOK.identifier}"
+OF_TOPIC = "of format of source [Kafka: bus](topic=t, format=avro)"
 
 
 def with_source(**more: Any) -> DatasetSpec:
-    return replace(DATASET, sources=(replace(DATASET.sources[0], **more),))
+    return replace(DATASET, sources=(replace(SOURCE, **more),))
+
+
+def described(**metadata: Any) -> DatasetSpec:
+    return replace(DATASET, metadata=Metadata(**metadata))
+
+
+def with_format(registry: SchemaRegistry) -> DatasetSpec:
+    return with_source(connector=replace(TOPIC, format=registry))
 
 
 def with_sink(connector: Any, **more: Any) -> DatasetSpec:
@@ -121,20 +126,16 @@ def with_sink(connector: Any, **more: Any) -> DatasetSpec:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (DATASET, with_source(every_us=HOUR_US), ("every of source [Webhook: hook](endpoint=a) not set → 1h",)),
+        (DATASET, with_source(every_us=HOUR_US), (f"every {OF_SOURCE} not set → 1h",)),
+        (DATASET, with_source(disorder_us=2), (f"disorder {OF_SOURCE} 0.000001s → 0.000002s",)),
         (
-            DATASET,
-            with_source(disorder_us=2),
-            ("disorder of source [Webhook: hook](endpoint=a) 0.000001s → 0.000002s",),
-        ),
-        (
-            replace(DATASET, metadata=Metadata(owner="ada", tags=("a",))),
-            replace(DATASET, metadata=Metadata(owner="bo", tags=("a", "b"), deprecated=True, drift=Drift(psi=0.5))),
+            described(owner="ada", tags=("a",)),
+            described(owner="bo", tags=("a", "b"), deprecated=True, drift=Drift(psi=0.5)),
             ("owner ada → bo", "tags a → a, b", "deprecated False → True", "drift changed"),
         ),
         (
-            replace(DATASET, metadata=Metadata(drift=Drift(psi=0.5))),
-            replace(DATASET, metadata=Metadata(drift=Drift(psi=math.inf), description="x" * 100)),
+            described(drift=Drift(psi=0.5)),
+            described(drift=Drift(psi=math.inf), description="x" * 100),
             ("description changed", "psi of drift 0.5 → inf"),
         ),
         (DATASET, replace(DATASET, index=IndexSpec(online=True, offline=True)), ("offline of index False → True",)),
@@ -154,70 +155,49 @@ def with_sink(connector: Any, **more: Any) -> DatasetSpec:
             with_sink(HOOK),
             with_sink(replace(HOOK, limit=9, headers=(("token", SECRET),)), every_us=1, create=True),
             (
-                f"limit of sink {HOOK.identifier} 7 → 9",
-                f"headers of sink {HOOK.identifier} changed",
-                f"every of sink {HOOK.identifier} not set → 0.000001s",
-                f"create of sink {HOOK.identifier} False → True",
+                f"limit {OF_SINK} 7 → 9",
+                f"headers {OF_SINK} changed",
+                f"every {OF_SINK} not set → 0.000001s",
+                f"create {OF_SINK} False → True",
             ),
         ),
         (
-            with_source(connector=TOPIC),
-            with_source(connector=replace(TOPIC, format=replace(REGISTRY, url="http://b:1", token=f"{SECRET} 2"))),
-            (
-                "url of format of source [Kafka: bus](topic=t, format=avro) http://a:1 → http://b:1",
-                "token of format of source [Kafka: bus](topic=t, format=avro) changed",
-            ),
+            with_format(REGISTRY),
+            with_format(replace(REGISTRY, url="http://b:1", token=f"{SECRET} 2")),
+            (f"url {OF_TOPIC} http://a:1 → http://b:1", f"token {OF_TOPIC} changed"),
         ),
         (
-            with_source(connector=TOPIC),
-            with_source(connector=replace(TOPIC, format=replace(REGISTRY, url=f"http://me:{SECRET}@a:1"))),
-            ("url of format of source [Kafka: bus](topic=t, format=avro) changed",),
+            with_format(REGISTRY),
+            with_format(replace(REGISTRY, url=f"http://me:{SECRET}@a:1")),
+            (f"url {OF_TOPIC} changed",),
         ),
     ],
 )
 def test_the_changes_of_a_dataset_in_words(before: DatasetSpec, after: DatasetSpec, expected: tuple[str, ...]) -> None:
-    for graphs in ((Graph(datasets=(before,)), Graph(datasets=(after,))),):
-        found = changes(*graphs)
-        assert found["datasets"].details == {"Users": expected}
-        assert SECRET not in repr(found)
+    found = changes(Graph(datasets=(before,)), Graph(datasets=(after,)))
+    assert found["datasets"].details == {"Users": expected}
+    assert SECRET not in repr(found)
 
 
 def test_pickles_layout_environments_and_nan_are_no_change() -> None:
     def graph(pickled: bytes, code: str, env: str) -> Graph:
         function = PythonFunction(name="f", source_code="text", pickled=pickled)
         operator = FilterFunction(of=Input(dataset="Users"), function=function)
-        derived = replace(
-            DATASET,
-            sources=(),
-            pipelines=(PipelineSpec(name="p", inputs=("Users",), operator=operator, env=(env,), source_code=code),),
-        )
+        pipeline = PipelineSpec(name="p", inputs=("Users",), operator=operator, env=(env,), source_code=code)
+        derived = replace(DATASET, sources=(), pipelines=(pipeline,))
         read = with_source(where=Computed(by=function), env=(env,))
-        extractors = (
-            PythonExtractor(
-                name="e",
-                inputs=(),
-                outputs=("S.a",),
-                datasets=(),
-                version=1,
-                source_code="x",
-                pickled=pickled,
-                env=(env,),
-            ),
-            AliasExtractor(name="b", input="S.a", output="S.b", default=float("nan")),
-        )
-        return Graph(
-            datasets=(read, derived), featuresets=(FeaturesetSpec(name="S", features=(), extractors=extractors),)
-        )
+        extractor = replace(sample(PythonExtractor), pickled=pickled, env=(env,))
+        alias = AliasExtractor(name="b", input="S.a", output="S.b", default=float("nan"))
+        return Graph(datasets=(read, derived), featuresets=(featureset("S", {}, extractor, alias),))
 
     assert not any(changes(graph(b"1", "a", "dev"), graph(b"2", "b", "prod")).values())
 
 
 def test_features_and_featuresets_and_many_changes_are_listed_up_to_a_bound() -> None:
     def graph(owner: str) -> Graph:
-        features = tuple(
-            FeatureSpec(name=f"f{number}", dtype=INT, metadata=Metadata(owner=owner)) for number in range(20)
-        )
-        return Graph(featuresets=(FeaturesetSpec(name="S", features=features, extractors=()),))
+        made = featureset("S", {f"f{number}": INT for number in range(20)})
+        owned = tuple(replace(feature, metadata=Metadata(owner=owner)) for feature in made.features)
+        return Graph(featuresets=(replace(made, features=owned),))
 
     found = changes(graph("ada"), graph("bo"))
     details = found["featuresets"].details["S"]
@@ -229,11 +209,10 @@ def test_features_and_featuresets_and_many_changes_are_listed_up_to_a_bound() ->
 def test_a_changed_pipeline_shows_its_first_line_that_differs() -> None:
     old = replace(sample(PipelineSpec), name="total", source_code="a\n  count=Count(window=Continuous('7d')),\nb")
     new = replace(old, operator=Input(dataset="Other"), source_code=old.source_code.replace("7d", "9d").upper())
-    before, after = (Graph(datasets=(replace(DATASET, pipelines=(one,)),)) for one in (old, new))
-    (shown,) = changes(before, after)["datasets"].details[DATASET.name]
-    assert shown == "pipeline total a → A"
     unlike = replace(new, source_code=old.source_code.replace("7d", "9d"))
-    (shown,) = changes(before, Graph(datasets=(replace(DATASET, pipelines=(unlike,)),)))["datasets"].details[
-        DATASET.name
-    ]
-    assert shown == "pipeline total count=Count(window=Continuous('7d')), → count=Count(window=Continuous('9d')),"
+    before, upper, longer = (Graph(datasets=(replace(DATASET, pipelines=(one,)),)) for one in (old, new, unlike))
+    for after, shown in (
+        (upper, "a → A"),
+        (longer, "count=Count(window=Continuous('7d')), → count=Count(window=Continuous('9d')),"),
+    ):
+        assert changes(before, after)["datasets"].details == {"Users": (f"pipeline total {shown}",)}

@@ -1,6 +1,5 @@
 """Tests of graphs that can't be committed, each with the class of its exception and the facts in the message."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +30,6 @@ from caraway.graph.specs import (
     ExpressionExtractor,
     Extractor,
     FeaturesetSpec,
-    FeatureSpec,
     FieldSpec,
     Graph,
     IndexSpec,
@@ -46,6 +44,7 @@ from caraway.lib import expect_column_pair_values_to_be_equal as expect_equal
 from caraway.lib import expect_column_values_to_be_null as expect_null
 from caraway.lib import expect_column_values_to_be_of_type as expect_type
 from caraway.lib.expectations import suite_of
+from tests.unit.graph.building import check_told, featureset
 
 OWNED = Metadata(owner="ana@example.com")
 DELETED = replace(OWNED, deleted=True)
@@ -81,7 +80,9 @@ def derived(operator: Operator, *inputs: str, **parts: Any) -> DatasetSpec:
 
 
 FROM_EVENTS = Input(dataset="Events")
-LATEST = derived(Latest(of=FROM_EVENTS, keys=("user",)))
+BY_USER = Latest(of=FROM_EVENTS, keys=("user",))
+LATEST = derived(BY_USER)
+SPENDING = (col("spent") > 0).node
 
 
 def total(window: Any, emit: Emit = Emit.EAGER, **parts: Any) -> DatasetSpec:
@@ -106,14 +107,17 @@ def graph(*datasets: DatasetSpec, sets: tuple[FeaturesetSpec, ...] = ()) -> Grap
     return Graph(datasets=datasets, featuresets=sets)
 
 
+def from_events(operator: Operator, **parts: Any) -> Graph:
+    return graph(EVENTS, derived(operator, **parts))
+
+
 def features(*extractors: Extractor, name: str = "User", **types: DataType) -> FeaturesetSpec:
-    given: dict[str, DataType] = {"user": INT, "spent": optional(FLOAT), "double": FLOAT, **types}
-    return FeaturesetSpec(
-        name=name,
-        features=tuple(FeatureSpec(name=feature, dtype=dtype) for feature, dtype in given.items()),
-        extractors=extractors,
-        metadata=OWNED,
-    )
+    given = {"user": INT, "spent": optional(FLOAT), "double": FLOAT, **types}
+    return featureset(name, given, *extractors, metadata=OWNED)
+
+
+def with_features(*extractors: Extractor, **types: DataType) -> Graph:
+    return graph(sets=(features(*extractors, name="User", **types),))
 
 
 def with_types(featureset: FeaturesetSpec, types: dict[str, DataType]) -> FeaturesetSpec:
@@ -157,279 +161,195 @@ def unreadable(arguments: str) -> Graph:
 UNKNOWN_CHECK = replace(suite_of("Events", 0, [expect_null("user")]).expectations[0], name="expect_nothing")
 
 
-def spec(*rows: str) -> Any:
-    return pytest.mark.spec(*rows)
+def refused(wrong: Graph, said: str, error: type[Exception] = CommitError, *, row: str | None = None) -> Any:
+    """Return the case of a graph; `said` has the facts of the message, with dots between them."""
+    marks = () if row is None else pytest.mark.spec(row)
+    return pytest.param(wrong, error, said, marks=marks, id=said)
+
+
+def mistyped(wrong: Graph, said: str) -> Any:
+    return refused(wrong, said, CommitTypeError)
 
 
 ENTITIES: list[Any] = [
-    (graph(EVENTS, EVENTS), CommitError, ["dataset Events", "twice"]),
-    (graph(sets=(REQUEST, REQUEST)), CommitError, ["featureset Request", "twice"]),
-    (graph(dataset("Events", USER, USER, AT)), CommitError, ["Events", "two fields user"]),
-    (
-        graph(EVENTS, replace(LATEST, pipelines=LATEST.pipelines * 2)),
-        CommitError,
-        ["Made", "two pipelines p"],
-    ),
-    (
-        graph(sets=(replace(REQUEST, features=REQUEST.features[:1] * 2),)),
-        CommitError,
-        ["Request", "two features user"],
-    ),
-    (graph(sets=(features(python(), python()),)), CommitError, ["User", "two extractors f"]),
-    pytest.param(
+    refused(graph(EVENTS, EVENTS), "dataset Events ... twice"),
+    refused(graph(sets=(REQUEST, REQUEST)), "featureset Request ... twice"),
+    refused(graph(dataset("Events", USER, USER, AT)), "Events ... two fields user"),
+    refused(graph(EVENTS, replace(LATEST, pipelines=LATEST.pipelines * 2)), "Made ... two pipelines p"),
+    refused(graph(sets=(replace(REQUEST, features=REQUEST.features[:1] * 2),)), "Request ... two features user"),
+    refused(with_features(python(), python()), "User ... two extractors f"),
+    refused(
         graph(replace(EVENTS, metadata=Metadata())),
-        CommitError,
-        ["dataset Events", "owner", "@meta", "__owner__"],
-        marks=spec("connectors:9.2:1"),
+        "dataset Events ... owner ... @meta ... __owner__",
+        row="connectors:9.2:1",
     ),
-    (graph(sets=(replace(REQUEST, metadata=Metadata()),)), CommitError, ["featureset Request", "owner"]),
-    (graph(dataset("Events", USER)), CommitError, ["Events", "timestamp"]),
-    (graph(dataset("Events", AT, replace(AT, name="then"))), CommitError, ["Events", "timestamp"]),
-    (graph(replace(EVENTS, index=INDEX)), CommitError, ["Events", "no keys"]),
-    (graph(dataset("Events", USER, replace(AT, erase_key=True))), CommitError, ["Events", "timestamp", "erase key"]),
+    refused(graph(sets=(replace(REQUEST, metadata=Metadata()),)), "featureset Request ... owner"),
+    refused(graph(dataset("Events", USER)), "Events ... timestamp"),
+    refused(graph(dataset("Events", AT, replace(AT, name="then"))), "Events ... timestamp"),
+    refused(graph(replace(EVENTS, index=INDEX)), "Events ... no keys"),
+    refused(graph(dataset("Events", USER, replace(AT, erase_key=True))), "Events ... timestamp ... erase key"),
     # Deleted entities are dropped before any other check.
-    pytest.param(
-        graph(replace(EVENTS, metadata=DELETED), LATEST),
-        CommitError,
-        ["Made.p", "Events", "deletes"],
-        marks=spec("connectors:9.2:5"),
-    ),
-    (
-        graph(replace(PEOPLE, metadata=DELETED), sets=(features(LOOKUP),)),
-        CommitError,
-        ["User", "People", "deletes"],
-    ),
-    (
+    refused(graph(replace(EVENTS, metadata=DELETED), LATEST), "Made.p ... Events ... deletes", row="connectors:9.2:5"),
+    refused(graph(replace(PEOPLE, metadata=DELETED), sets=(features(LOOKUP),)), "User ... People ... deletes"),
+    refused(
         graph(
             sets=(
                 replace(REQUEST, metadata=DELETED),
                 features(python(inputs=("Request.user",), outputs=("User.user",))),
             )
         ),
-        CommitError,
-        ["Request.user", "deletes"],
+        "Request.user ... deletes",
     ),
 ]
 
 SOURCES: list[Any] = [
-    (fed(UPSERT), CommitError, ["Events", "no keys", "append", "web"]),
-    (graph(replace(PEOPLE, sources=(APPEND,))), CommitError, ["People", "user", "upsert", "web"]),
-    (graph(replace(PEOPLE, sources=(UPSERT, APPEND))), CommitError, ["People", "append"]),
-    pytest.param(
-        graph(EVENTS, replace(LATEST, sources=(UPSERT,))),
-        CommitError,
-        ["Made", "web", "pipeline p"],
-        marks=spec("connectors:2.9:3"),
-    ),
-    (graph(replace(EVENTS, sinks=(SINK,))), CommitError, ["Events", "a source", "sink"]),
-    pytest.param(
-        graph(replace(EVENTS, sources=(), sinks=(SINK,))),
-        CommitError,
-        ["Events", "neither", "sink"],
-        marks=spec("connectors:2.9:5"),
-    ),
-    (
+    refused(fed(UPSERT), "Events ... no keys ... append ... web"),
+    refused(graph(replace(PEOPLE, sources=(APPEND,))), "People ... user ... upsert ... web"),
+    refused(graph(replace(PEOPLE, sources=(UPSERT, APPEND))), "People ... append"),
+    refused(graph(EVENTS, replace(LATEST, sources=(UPSERT,))), "Made ... web ... pipeline p", row="connectors:2.9:3"),
+    refused(graph(replace(EVENTS, sinks=(SINK,))), "Events ... a source ... sink"),
+    refused(graph(replace(EVENTS, sources=(), sinks=(SINK,))), "Events ... neither ... sink", row="connectors:2.9:5"),
+    refused(
         graph(EVENTS, replace(LATEST, sinks=(replace(SINK, renames=(("gone", "x"),)),))),
-        CommitError,
-        ["Made", "gone", "user, spent, at"],
+        "Made ... gone ... user, spent, at",
     ),
-    (
+    refused(
         graph(EVENTS, replace(LATEST, sinks=(replace(SINK, renames=(("user", "spent"),)),))),
-        CommitError,
-        ["Made", "two columns", "spent"],
+        "Made ... two columns ... spent",
     ),
     # The faults of a single source are in test_source_checks.
-    (
-        fed(replace(APPEND, preproc=(("gone", Ref(path=("x",))),))),
-        CommitError,
-        ["Events", "gone", "user, spent, at"],
-    ),
+    refused(fed(replace(APPEND, preproc=(("gone", Ref(path=("x",))),))), "Events ... gone ... user, spent, at"),
 ]
 
 PIPELINES: list[Any] = [
-    (graph(LATEST), CommitError, ["Made.p", "Events", "not in the commit"]),
-    (graph(LATEST, replace(LATEST, name="Other")), CommitError, ["Made.p, Other.p", "Events"]),
-    (two((), ()), CommitError, ["Made", "one", "env"]),
-    (two(("a",), ()), CommitError, ["Made", "two", "env"]),
-    (two(("a",), ("a",)), CommitError, ["Made", "two", '"a"']),
-    (two(("a", "b"), ("b", "c")), CommitError, ["Made", "one", "two", '"b"']),
-    (two(("~a",), ("b",)), CommitError, ["Made", "one", "two", '"b"']),
-    (two(("~a",), ("~b",)), CommitError, ["Made", "one", "two"]),
-    (
+    refused(graph(LATEST), "Made.p ... Events ... not in the commit"),
+    refused(graph(LATEST, replace(LATEST, name="Other")), "Made.p, Other.p ... Events"),
+    refused(two((), ()), "Made ... one ... env"),
+    refused(two(("a",), ()), "Made ... two ... env"),
+    refused(two(("a",), ("a",)), 'Made ... two ... "a"'),
+    refused(two(("a", "b"), ("b", "c")), 'Made ... one ... two ... "b"'),
+    refused(two(("~a",), ("b",)), 'Made ... one ... two ... "b"'),
+    refused(two(("~a",), ("~b",)), "Made ... one ... two"),
+    refused(
         graph(
-            derived(Filter(of=Input(dataset="B"), predicate=(col("spent") > 0).node), "B", name="A"),
-            derived(Filter(of=Input(dataset="A"), predicate=(col("spent") > 0).node), "A", name="B"),
+            derived(Filter(of=Input(dataset="B"), predicate=SPENDING), "B", name="A"),
+            derived(Filter(of=Input(dataset="A"), predicate=SPENDING), "A", name="B"),
         ),
-        CommitError,
-        ["circle", "A", "B"],
+        "circle ... A ... B",
     ),
-    (graph(derived(Input(dataset="Made"), "Made")), CommitError, ["circle", "Made"]),
-    (
-        graph(EVENTS, PEOPLE, derived(Latest(of=FROM_EVENTS, keys=("user",)), "People")),
-        CommitError,
-        ["Made.p", "reads Events", "People"],
-    ),
-    (
-        graph(EVENTS, total(FOREVER), derived(Input(dataset="Totals"), "Totals")),
-        CommitTypeError,
-        ["Made.p", "Totals", "continuous"],
+    refused(graph(derived(Input(dataset="Made"), "Made")), "circle ... Made"),
+    refused(graph(EVENTS, PEOPLE, derived(BY_USER, "People")), "Made.p ... reads Events ... People"),
+    mistyped(
+        graph(EVENTS, total(FOREVER), derived(Input(dataset="Totals"), "Totals")), "Made.p ... Totals ... continuous"
     ),
     # The rule holds however the results are emitted.
-    (
+    mistyped(
         graph(EVENTS, total(FOREVER, Emit.FINAL), derived(Input(dataset="Totals"), "Totals")),
-        CommitTypeError,
-        ["Made.p", "Totals", "continuous"],
+        "Made.p ... Totals ... continuous",
     ),
-    (
-        graph(EVENTS, derived(Latest(of=FROM_EVENTS, keys=("user",)), fields=(KEY, replace(SPENT, dtype=INT), AT))),
-        CommitTypeError,
-        ["Made.p", "spent", "float", "int"],
-    ),
-    (
-        graph(EVENTS, derived(Latest(of=FROM_EVENTS, keys=("user",)), fields=(KEY, AT))),
-        CommitTypeError,
-        ["Made.p", "spent"],
-    ),
-    (
-        graph(EVENTS, derived(Latest(of=FROM_EVENTS, keys=("user",)), fields=(KEY, SPENT, replace(AT, name="then")))),
-        CommitTypeError,
-        ["Made.p", "timestamp", "then"],
-    ),
-    (graph(EVENTS, derived(FROM_EVENTS)), CommitTypeError, ["Made.p", "user", "key"]),
-    (
-        graph(EVENTS, derived(Rename(of=LATEST.pipelines[0].operator, pairs=(("spent", "sum"),)))),
-        CommitTypeError,
-        ["Made.p", "spent", "sum", "float"],
+    mistyped(from_events(BY_USER, fields=(KEY, replace(SPENT, dtype=INT), AT)), "Made.p ... spent ... float ... int"),
+    mistyped(from_events(BY_USER, fields=(KEY, AT)), "Made.p ... spent"),
+    mistyped(from_events(BY_USER, fields=(KEY, SPENT, replace(AT, name="then"))), "Made.p ... timestamp ... then"),
+    mistyped(from_events(FROM_EVENTS), "Made.p ... user ... key"),
+    mistyped(
+        from_events(Rename(of=LATEST.pipelines[0].operator, pairs=(("spent", "sum"),))),
+        "Made.p ... spent ... sum ... float",
     ),
     # The other faults of steps are in tests/unit/datasets/test_mistakes_of_steps.py: authoring applies the same rules.
-    (graph(EVENTS, derived(Drop(of=FROM_EVENTS, columns=("gone",)))), CommitError, ["Made.p", "drop", "gone"]),
-    (
-        graph(EVENTS, derived(Filter(of=FROM_EVENTS, predicate=col("spent").node))),
-        CommitTypeError,
-        ["Made.p", "filter", "float"],
-    ),
+    refused(from_events(Drop(of=FROM_EVENTS, columns=("gone",))), "Made.p ... drop ... gone"),
+    mistyped(from_events(Filter(of=FROM_EVENTS, predicate=col("spent").node)), "Made.p ... filter ... float"),
 ]
 
 EXPECTATIONS: list[Any] = [
-    pytest.param(
-        expecting(expect_null("gone")),
-        CommitError,
-        ["Events", "gone", "user, spent, at"],
-        marks=spec("connectors:8.1:11"),
-    ),
-    (expecting(expect_equal("user", "gone")), CommitError, ["Events", "gone"]),
-    (expecting(expect_type("user", "colour")), CommitError, ["Events", "'colour'", "int"]),
-    (
+    refused(expecting(expect_null("gone")), "Events ... gone ... user, spent, at", row="connectors:8.1:11"),
+    refused(expecting(expect_equal("user", "gone")), "Events ... gone"),
+    refused(expecting(expect_type("user", "colour")), "Events ... 'colour' ... int"),
+    refused(
         expecting(expect_null("user", row_condition="user > 1", condition_parser="spark")),
-        CommitError,
-        ["Events", "'spark'", "pandas"],
+        "Events ... 'spark' ... pandas",
     ),
-    (
+    refused(
         graph(replace(EVENTS, expectations=ExpectationSuite(name="s", version=0, expectations=(UNKNOWN_CHECK,)))),
-        CommitError,
-        ["Events", "expect_nothing"],
+        "Events ... expect_nothing",
     ),
-    (unreadable("[1]"), CommitError, ["Events", "to_be_null", "'[1]' is no JSON object"]),
-    (unreadable("{"), CommitError, ["Events", "to_be_null", "line 1 column 2"]),
-    (expecting(expect_null("user"), base=total(FOREVER)), CommitError, ["Totals", "continuous"]),
-    (
+    refused(unreadable("[1]"), "Events ... to_be_null ... '[1]' is no JSON object"),
+    refused(unreadable("{"), "Events ... to_be_null ... line 1 column 2"),
+    refused(expecting(expect_null("user"), base=total(FOREVER)), "Totals ... continuous"),
+    refused(
         expecting(expect_null("spent"), expect_null("user", strict=True), base=LATEST),
-        CommitError,
-        ["Made", "to_be_null is strict", "pipeline p", "leave out strict"],
+        "Made ... to_be_null is strict ... pipeline p ... leave out strict",
     ),
 ]
 
 FEATURESETS: list[Any] = [
-    (
-        graph(sets=(features(python(outputs=("User.double",)), expression(lit(1.0).node)),)),
-        CommitTypeError,
-        ["User.double", "e", "f", "User"],
+    mistyped(
+        with_features(python(outputs=("User.double",)), expression(lit(1.0).node)), "User.double ... e ... f ... User"
     ),
-    (graph(sets=(features(python(outputs=("User.user", "User.user"))),)), CommitTypeError, ["User.user", "f"]),
-    (graph(sets=(features(python(outputs=("Other.x",))),)), CommitTypeError, ["Other.x", "User"]),
-    (graph(sets=(features(LOOKUP),)), CommitError, ["People", "not in the commit", "User"]),
-    (graph(replace(PEOPLE, index=None), sets=(features(LOOKUP),)), CommitError, ["People", "no index"]),
-    (
+    mistyped(with_features(python(outputs=("User.user", "User.user"))), "User.user ... f"),
+    mistyped(with_features(python(outputs=("Other.x",))), "Other.x ... User"),
+    refused(with_features(LOOKUP), "People ... not in the commit ... User"),
+    refused(graph(replace(PEOPLE, index=None), sets=(features(LOOKUP),)), "People ... no index"),
+    refused(
         graph(replace(PEOPLE, index=IndexSpec(online=False, offline=False)), sets=(features(LOOKUP),)),
-        CommitError,
-        ["People", "no index"],
+        "People ... no index",
     ),
-    (graph(sets=(features(python(datasets=("Gone",))),)), CommitError, ["extractor f", "Gone", "User"]),
-    (looked_up(replace(LOOKUP, field="gone")), CommitError, ["People", "gone", "user, spent, at"]),
-    (looked_up(replace(LOOKUP, inputs=())), CommitError, ["People", "user"]),
-    (looked_up(LOOKUP, spent=FLOAT), CommitTypeError, ["People.spent", "User.spent", "Optional[float]"]),
-    (looked_up(replace(LOOKUP, default=0.0)), CommitTypeError, ["User.spent", "float"]),
-    (looked_up(replace(LOOKUP, default="x"), spent=FLOAT), CommitError, ["'x'", "float"]),
-    (looked_up(replace(LOOKUP, element_wise=True)), CommitTypeError, ["User.spent", "List[Optional[float]]"]),
-    (
+    refused(with_features(python(datasets=("Gone",))), "extractor f ... Gone ... User"),
+    refused(looked_up(replace(LOOKUP, field="gone")), "People ... gone ... user, spent, at"),
+    refused(looked_up(replace(LOOKUP, inputs=())), "People ... user"),
+    mistyped(looked_up(LOOKUP, spent=FLOAT), "People.spent ... User.spent ... Optional[float]"),
+    mistyped(looked_up(replace(LOOKUP, default=0.0)), "User.spent ... float"),
+    refused(looked_up(replace(LOOKUP, default="x"), spent=FLOAT), "'x' ... float"),
+    mistyped(looked_up(replace(LOOKUP, element_wise=True)), "User.spent ... List[Optional[float]]"),
+    mistyped(
         looked_up(replace(LOOKUP, element_wise=True), spent=ListType(optional(FLOAT))),
-        CommitTypeError,
-        ["User.user", "lists of keys", "int"],
+        "User.user ... lists of keys ... int",
     ),
-    (graph(sets=(features(python(inputs=("Other.x",))),)), CommitError, ["extractor f", "Other.x", "add it"]),
-    (graph(sets=(features(python(inputs=("User.gone",))),)), CommitError, ["User.gone", "spent"]),
-    (graph(sets=(REQUEST, features(replace(ALIAS, input="Request.gone")))), CommitError, ["Request.gone", "spent"]),
-    (
+    refused(with_features(python(inputs=("Other.x",))), "extractor f ... Other.x ... add it"),
+    refused(with_features(python(inputs=("User.gone",))), "User.gone ... spent"),
+    refused(graph(sets=(REQUEST, features(replace(ALIAS, input="Request.gone")))), "Request.gone ... spent"),
+    mistyped(
         graph(sets=(with_types(REQUEST, {"spent": INT}), features(ALIAS))),
-        CommitTypeError,
-        ["Request.spent", "int", "User.spent", "Optional[float]"],
+        "Request.spent ... int ... User.spent ... Optional[float]",
     ),
-    (graph(sets=(REQUEST, features(replace(ALIAS, default=1.0)))), CommitTypeError, ["Request.spent", "User.spent"]),
-    (
+    mistyped(graph(sets=(REQUEST, features(replace(ALIAS, default=1.0)))), "Request.spent ... User.spent"),
+    mistyped(
         graph(sets=(with_types(REQUEST, {"spent": FLOAT}), features(replace(ALIAS, default=1.0), spent=FLOAT))),
-        CommitTypeError,
-        ["Request.spent", "default"],
+        "Request.spent ... default",
     ),
-    (
-        graph(sets=(REQUEST, features(replace(ALIAS, default="x"), spent=FLOAT))),
-        CommitError,
-        ["'x'", "float", "User"],
+    refused(graph(sets=(REQUEST, features(replace(ALIAS, default="x"), spent=FLOAT))), "'x' ... float ... User"),
+    refused(
+        with_features(replace(ALIAS, default=11), spent=BetweenType(INT, 0, 10, strict_min=False, strict_max=False)),
+        "11 ... User",
     ),
-    (
-        graph(
-            sets=(
-                features(replace(ALIAS, default=11), spent=BetweenType(INT, 0, 10, strict_min=False, strict_max=False)),
-            )
-        ),
-        CommitError,
-        ["11", "User"],
-    ),
-    (graph(sets=(features(expression((col("spent") * 2).node)),)), CommitTypeError, ["User.double", "Optional[float]"]),
-    (graph(sets=(features(expression((col("gone") * 2).node)),)), CommitError, ["gone", "User"]),
-    (
-        graph(sets=(features(python(inputs=("User.double",), outputs=("User.double",))),)),
-        CommitError,
-        ["circle", "User.f"],
-    ),
-    (
+    mistyped(with_features(expression((col("spent") * 2).node)), "User.double ... Optional[float]"),
+    refused(with_features(expression((col("gone") * 2).node)), "gone ... User"),
+    refused(with_features(python(inputs=("User.double",), outputs=("User.double",))), "circle ... User.f"),
+    refused(
         graph(
             sets=(
                 features(python("one", inputs=("Request.user",), outputs=("User.user",))),
                 features(python("two", inputs=("User.user",), outputs=("Request.user",)), name="Request"),
             )
         ),
-        CommitError,
-        ["circle", "User.one", "Request.two"],
+        "circle ... User.one ... Request.two",
     ),
 ]
 
 
 @pytest.mark.spec("featuresets:12:2")
-@pytest.mark.parametrize(("wrong", "error", "facts"), [*ENTITIES, *SOURCES, *PIPELINES, *EXPECTATIONS, *FEATURESETS])
-def test_a_commit_is_refused_with_the_facts(wrong: Graph, error: type[Exception], facts: list[str]) -> None:
+@pytest.mark.parametrize(("wrong", "error", "said"), [*ENTITIES, *SOURCES, *PIPELINES, *EXPECTATIONS, *FEATURESETS])
+def test_a_commit_is_refused_with_the_facts(wrong: Graph, error: type[Exception], said: str) -> None:
     with pytest.raises(error) as caught:
         validate(wrong)
-    missing = [fact for fact in facts if fact not in str(caught.value)]
-    assert not missing, str(caught.value)
+    check_told(caught.value, said)
 
 
 @pytest.mark.spec("connectors:2.9:4")
 def test_a_sink_beside_a_source_of_any_environment_is_refused() -> None:
     both = replace(LATEST, sources=(replace(UPSERT, env=("dev",)),), sinks=(replace(SINK, env=("prod",)),))
-    with pytest.raises(CommitError, match="Made has a source and a sink"):
-        validate_placement(graph(both), "prod")
-    with pytest.raises(CommitError, match="Made has a source and a sink"):
-        validate_placement(graph(both), None)
+    for env in ("prod", None):
+        with pytest.raises(CommitError, match="Made has a source and a sink"):
+            validate_placement(graph(both), env)
     # A sink that isn't selected, or of a deleted dataset, is no fault.
     validate_placement(graph(both), "dev")
     validate_placement(graph(replace(both, metadata=DELETED)), "prod")
@@ -457,12 +377,10 @@ def test_a_sink_beside_a_source_of_any_environment_is_refused() -> None:
         two(("a",), ("b",)),
         two(("a",), ("~a",)),
         expecting(expect_null("user"), expect_type("user", "LongType")),
-        graph(
-            EVENTS, total(DAY), derived(Filter(of=Input(dataset="Totals"), predicate=(col("spent") > 0).node), "Totals")
-        ),
+        graph(EVENTS, total(DAY), derived(Filter(of=Input(dataset="Totals"), predicate=SPENDING), "Totals")),
         graph(PEOPLE, sets=(features(LOOKUP, user=STRING),)),
         graph(PEOPLE, sets=(features(LOOKUP, user=optional(INT)),)),
-        graph(sets=(features(ALIAS),)),
+        with_features(ALIAS),
         graph(replace(EVENTS, metadata=replace(DELETED, owner=""))),
     ],
 )
@@ -484,12 +402,9 @@ def test_a_partial_graph_may_lean_on_what_is_there_unless_it_deletes_it(partial:
         validate(deleting, partial=True)
 
 
-Change = Callable[[Graph], Graph]
 BRANCH = graph(
     EVENTS, LATEST, PEOPLE, sets=(features(LOOKUP, expression(lit(1.0).node), python("f", outputs=("User.user",))),)
 )
-
-
 STRICT = suite_of("Events", 0, [expect_null("user", strict=True)])
 
 
@@ -505,35 +420,34 @@ def with_extractor(number: int, **changes: Any) -> Graph:
 
 @pytest.mark.parametrize("incremental", [True, False])
 @pytest.mark.parametrize(
-    ("given", "facts"),
+    ("given", "error", "said"),
     [
-        pytest.param(
-            with_dataset(EVENTS, version=0),
-            ["'Events'", "went down from 1 to 0"],
-            marks=spec("featuresets:5.1b:3"),
-        ),
-        (with_dataset(PEOPLE, fields=(replace(KEY, key=False), SPENT, AT)), ["'People'", "'user'", "(key)"]),
-        (with_dataset(EVENTS, sources=()), ["'Events'", "source", "web", "not there"]),
-        (
+        refused(with_dataset(EVENTS, version=0), "'Events' ... went down from 1 to 0", row="featuresets:5.1b:3"),
+        refused(with_dataset(PEOPLE, fields=(replace(KEY, key=False), SPENT, AT)), "'People' ... 'user' ... (key)"),
+        refused(with_dataset(EVENTS, sources=()), "'Events' ... source ... web ... not there"),
+        refused(
             with_dataset(EVENTS, sources=(replace(APPEND, sample=SampleSpec(rate=0.5)),)),
-            ["'Events'", "sample", "not set"],
+            "'Events' ... sample ... not set",
         ),
-        (with_dataset(EVENTS, expectations=STRICT), ["'Events'", "strict", "was none", "to_be_null", '"user"']),
-        (with_dataset(LATEST, pipelines=()), ["'Made'", "'p'", "not there"]),
-        (with_extractor(0, field="user"), ["'l'", "'User'", "People.spent", "People.user", "version=1"]),
-        (with_extractor(0, default=0.0), ["'l'", "default", "None", "0.0"]),
-        (with_extractor(0, version=-1), ["'l'", "went down"]),
-        (with_extractor(1, expr=lit(2.0).node), ["'e'", "expression", "1.0", "2.0"]),
-        (with_extractor(2, source_code="return 1"), ["'f'", "'User'", "return 1", "@extractor(version=1)"]),
-        (with_extractor(2, inputs=("User.spent",)), ["'f'", "inputs", "User.spent"]),
-        (with_extractor(2, datasets=("People",)), ["'f'", "deps", "People"]),
+        refused(
+            with_dataset(EVENTS, expectations=STRICT), "'Events' ... strict ... was none ... to_be_null ... \"user\""
+        ),
+        refused(with_dataset(LATEST, pipelines=()), "'Made' ... 'p' ... not there"),
+        refused(with_extractor(0, field="user"), "'l' ... 'User' ... People.spent ... People.user ... version=1"),
+        refused(with_extractor(0, default=0.0), "'l' ... default ... None ... 0.0"),
+        refused(with_extractor(0, version=-1), "'l' ... went down"),
+        refused(with_extractor(1, expr=lit(2.0).node), "'e' ... expression ... 1.0 ... 2.0"),
+        refused(with_extractor(2, source_code="return 1"), "'f' ... 'User' ... return 1 ... @extractor(version=1)"),
+        refused(with_extractor(2, inputs=("User.spent",)), "'f' ... inputs ... User.spent"),
+        refused(with_extractor(2, datasets=("People",)), "'f' ... deps ... People"),
     ],
 )
-def test_a_changed_definition_needs_a_greater_version(given: Graph, facts: list[str], *, incremental: bool) -> None:
-    with pytest.raises(CommitError) as caught:
+def test_a_changed_definition_needs_a_greater_version(
+    given: Graph, error: type[Exception], said: str, *, incremental: bool
+) -> None:
+    with pytest.raises(error) as caught:
         merge(BRANCH, given, incremental=incremental)
-    missing = [fact for fact in facts if fact not in str(caught.value)]
-    assert not missing, str(caught.value)
+    check_told(caught.value, said)
 
 
 @pytest.mark.spec("connectors:9.2:1", "connectors:9.2:2", "connectors:9.2:3", "connectors:9.2:4")

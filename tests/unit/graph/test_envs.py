@@ -10,14 +10,8 @@ from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import common_env, for_env, is_selected, require_env, selector
 from caraway.graph.operators import Input
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
-from caraway.graph.specs import (
-    AliasExtractor,
-    FeaturesetSpec,
-    FeatureSpec,
-    Graph,
-    PipelineSpec,
-)
-from tests.unit.graph.building import dataset
+from caraway.graph.specs import AliasExtractor, Graph, PipelineSpec
+from tests.unit.graph.building import dataset, featureset
 
 
 def spec(row: int) -> Any:
@@ -70,11 +64,7 @@ def test_every_part_that_has_an_environment_is_filtered() -> None:
         pipelines=(PipelineSpec(name="p", inputs=("E",), operator=Input(dataset="E"), env=("a",)),),
         sinks=(SinkSpec(connector=connector, env=("a",)),),
     )
-    features = FeaturesetSpec(
-        name="S",
-        features=(FeatureSpec(name="x", dtype=INT),),
-        extractors=(AliasExtractor(name="e", input="T.x", output="S.x", env=("a",)),),
-    )
+    features = featureset("S", {"x": INT}, AliasExtractor(name="e", input="T.x", output="S.x", env=("a",)))
     graph = Graph(datasets=(spec,), featuresets=(features,))
     assert for_env(graph, "a") == for_env(graph, None) == graph
     other = for_env(graph, "b")

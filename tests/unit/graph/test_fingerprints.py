@@ -24,7 +24,6 @@ from caraway.graph.specs import (
     ExpressionExtractor,
     Extractor,
     FeaturesetSpec,
-    FieldSpec,
     Graph,
     IndexSpec,
     LookupExtractor,
@@ -35,6 +34,7 @@ from caraway.graph.specs import (
 from caraway.graph.systems import KafkaSystem
 from caraway.graph.wire.graphs import decode_graph, encode_graph
 from tests.effort import examples
+from tests.unit.graph.building import dataset
 from tests.unit.graph.random_graphs import datasets, extractors, featuresets, metadata
 from tests.unit.graph.samples import altered, sample
 
@@ -54,18 +54,8 @@ KAFKA = SourceSpec(
     cdc=Cdc.UPSERT,
     disorder_us=5,
 )
-DATASET = DatasetSpec(
-    name="Clicks",
-    version=1,
-    history_us=1,
-    fields=(
-        FieldSpec(name="user", dtype=INT, key=True),
-        FieldSpec(name="good", dtype=BOOL),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
-    index=IndexSpec(online=True, offline=True),
-    sources=(WEB, KAFKA),
-)
+CLICKS = dataset("Clicks", {"user": INT, "good": BOOL, "at": DATETIME}, keys=["user"], history_us=1)
+DATASET = replace(CLICKS, index=IndexSpec(online=True, offline=True), sources=(WEB, KAFKA))
 ABOVE = PipelineSpec(name="p", inputs=("A",), operator=Filter(of=Input(dataset="A"), predicate=(col("x") > 1).node))
 DERIVED = replace(DATASET, sources=(), pipelines=(ABOVE,))
 
@@ -109,10 +99,7 @@ EXPRESSION = ExpressionExtractor(name="e", expr=(col("y") + 1).node, inputs=("S.
         (DATASET, replace(DATASET, index=None)),
         (DATASET, replace(DATASET, sources=(KAFKA, WEB))),
         # Connectors 2.10: the address of a system doesn't count.
-        (
-            DATASET,
-            replace(DATASET, sources=(WEB, replace(KAFKA, connector=KafkaConnector(system=MOVED, topic="t")))),
-        ),
+        (DATASET, replace(DATASET, sources=(WEB, replace(KAFKA, connector=KafkaConnector(system=MOVED, topic="t"))))),
         (by_function("f", "g", pickled=b"1"), by_function("f", "g", pickled=b"2")),
     ],
 )

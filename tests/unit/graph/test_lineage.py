@@ -1,11 +1,13 @@
 from dataclasses import replace
+from functools import reduce
+from typing import Any
 
 import pytest
 
 from caraway.dtypes.types import DATETIME, INT
 from caraway.graph.functions import PythonFunction
 from caraway.graph.lineage import effective_field_tags, effective_owners, effective_tags
-from caraway.graph.operators import Input, Join, JoinKind, Operator, Rename, Transform
+from caraway.graph.operators import Input, Operator, Rename, Transform
 from caraway.graph.specs import (
     AliasExtractor,
     DatasetSpec,
@@ -18,38 +20,23 @@ from caraway.graph.specs import (
     PipelineSpec,
     PythonExtractor,
 )
+from tests.unit.graph import building
+
+
+def python(output: str, *inputs: str) -> PythonExtractor:
+    given: dict[str, Any] = {"datasets": ("B",), "version": 0, "source_code": "", "pickled": b""}
+    return PythonExtractor(name="f", inputs=inputs, outputs=(output,), **given)
 
 
 def dataset(name: str, *tags: str, of: tuple[str, ...] = (), field: tuple[str, ...] = ()) -> DatasetSpec:
-    operator: Operator | None = None
-    for parent in of:
-        operator = (
-            Input(dataset=parent)
-            if operator is None
-            else Join(
-                left=operator,
-                right=parent,
-                how=JoinKind.INNER,
-                left_on=("k",),
-                right_on=("k",),
-                within_low_us=None,
-                within_high_us=0,
-                fields=(),
-            )
-        )
-    return DatasetSpec(
-        name=name,
-        version=1,
-        history_us=1,
-        fields=(
-            FieldSpec(name="k", dtype=INT, key=True),
-            FieldSpec(name="v", dtype=INT, metadata=Metadata(tags=field)),
-            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-        ),
-        index=None,
-        pipelines=() if operator is None else (PipelineSpec(name="p", inputs=of, operator=operator),),
-        metadata=Metadata(tags=tags),
-    )
+    made = building.dataset(name, {"k": INT, "v": INT, "at": DATETIME}, keys=["k"], metadata=Metadata(tags=tags))
+    key, value, at = made.fields
+    made = replace(made, fields=(key, replace(value, metadata=Metadata(tags=field)), at))
+    if not of:
+        return made
+    first: Operator = Input(dataset=of[0])
+    operator = reduce(lambda left, right: building.join(left, right, "k"), of[1:], first)
+    return replace(made, pipelines=(PipelineSpec(name="p", inputs=of, operator=operator),))
 
 
 def tags_of(*datasets: DatasetSpec, sets: tuple[FeaturesetSpec, ...] = ()) -> dict[str, set[str]]:
@@ -84,23 +71,15 @@ def test_features_inherit_from_datasets_fields_featuresets_and_features() -> Non
     def feature(name: str, *tags: str) -> FeatureSpec:
         return FeatureSpec(name=name, dtype=INT, metadata=Metadata(tags=tags))
 
+    lookup = LookupExtractor(name="l", dataset="A", field="v", inputs=("S.k",), output="S.v")
     one = FeaturesetSpec(
         name="S",
         features=(feature("k", "key"), feature("v"), feature("clean", "~pii")),
-        extractors=(
-            LookupExtractor(name="l", dataset="A", field="v", inputs=("S.k",), output="S.v"),
-            PythonExtractor(
-                name="f", inputs=("S.v",), outputs=("S.clean",), datasets=("B",), version=0, source_code="", pickled=b""
-            ),
-        ),
+        extractors=(lookup, python("S.clean", "S.v")),
         metadata=Metadata(tags=("set",)),
     )
     # A dataset and a featureset of the same name are distinct.
-    other = FeaturesetSpec(
-        name="A",
-        features=(feature("v"),),
-        extractors=(AliasExtractor(name="a", input="S.clean", output="A.v"),),
-    )
+    other = building.featureset("A", {"v": INT}, AliasExtractor(name="a", input="S.clean", output="A.v"))
     found = tags_of(dataset("A", "pii", field=("field",)), dataset("B", "b"), sets=(one, other))
     assert found["S.k"] == {"key", "set"}
     assert found["S.v"] == {"key", "set", "pii", "field"}
@@ -113,15 +92,9 @@ def test_features_inherit_from_datasets_fields_featuresets_and_features() -> Non
 def test_fields_and_features_belong_to_the_owner_of_what_contains_them() -> None:
     one = replace(dataset("A"), metadata=Metadata(owner="a@x.co"))
     own = replace(one.fields[1], metadata=Metadata(owner="v@x.co"))
-    features = FeaturesetSpec(
-        name="S",
-        features=(
-            FeatureSpec(name="x", dtype=INT),
-            FeatureSpec(name="y", dtype=INT, metadata=Metadata(owner="y@x.co")),
-        ),
-        extractors=(),
-        metadata=Metadata(owner="s@x.co"),
-    )
+    features = building.featureset("S", {"x": INT, "y": INT}, metadata=Metadata(owner="s@x.co"))
+    x, y = features.features
+    features = replace(features, features=(x, replace(y, metadata=Metadata(owner="y@x.co"))))
     graph = Graph(datasets=(replace(one, fields=(one.fields[0], own, one.fields[2])),), featuresets=(features,))
     assert effective_owners(graph) == {
         "A": "a@x.co",
@@ -144,12 +117,8 @@ def test_tags_of_fields_follow_their_columns() -> None:
 
     def made(name: str, operator: Operator, *fields: FieldSpec) -> DatasetSpec:
         key, _, time = derived.fields
-        return replace(
-            derived,
-            name=name,
-            fields=(key, *fields, time),
-            pipelines=(PipelineSpec(name="p", inputs=("A",), operator=operator),),
-        )
+        pipeline = PipelineSpec(name="p", inputs=("A",), operator=operator)
+        return replace(derived, name=name, fields=(key, *fields, time), pipelines=(pipeline,))
 
     cancelled = replace(v, metadata=Metadata(tags=("~pii",)))
     graph = Graph(
@@ -161,17 +130,7 @@ def test_tags_of_fields_follow_their_columns() -> None:
             made("E", Input(dataset="A"), cancelled),
             dataset("F", of=("B",)),
         ),
-        featuresets=(
-            FeaturesetSpec(
-                name="S",
-                features=(FeatureSpec(name="x", dtype=INT),),
-                extractors=(
-                    PythonExtractor(
-                        name="f", inputs=(), outputs=("S.x",), datasets=("B",), version=0, source_code="", pickled=b""
-                    ),
-                ),
-            ),
-        ),
+        featuresets=(building.featureset("S", {"x": INT}, python("S.x")),),
     )
     found = effective_field_tags(graph)
     private = {name for name, tags in found.items() if "pii" in tags}

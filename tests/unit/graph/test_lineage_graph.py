@@ -13,6 +13,7 @@ from caraway.graph.lineage_graph import Lineage, lineage_of
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import Graph
 from tests.unit.compute.query import garden
+from tests.unit.graph.building import join
 from tests.unit.testing import shop
 
 GRAPHS = {
@@ -24,6 +25,7 @@ GRAPHS = {
 SPECS = {spec.name: spec for spec in GRAPHS["garden"].datasets}
 READINGS, POTS = ops.Input(dataset="Readings"), ops.Input(dataset="Pots")
 FUNCTION = PythonFunction(name="f", source_code="", pickled=b"")
+COMPUTED = ops.AssignFunction(of=READINGS, column="x", dtype=INT, function=FUNCTION)
 
 
 def of(*names: str) -> Origins:
@@ -31,11 +33,8 @@ def of(*names: str) -> Origins:
 
 
 def assign(tree: ops.Operator, name: str, *reads: str) -> ops.Operator:
-    node = (
-        Ref(name=reads[0])
-        if len(reads) == 1
-        else Binary(op=BinaryOp.ADD, left=Ref(name=reads[0]), right=Ref(name=reads[1]))
-    )
+    first, *more = (Ref(name=name) for name in reads)
+    node = Binary(op=BinaryOp.ADD, left=first, right=more[0]) if more else first
     return ops.Assign(of=tree, columns=(ops.AssignedColumn(name=name, dtype=INT, expr=node),))
 
 
@@ -63,12 +62,8 @@ def test_there_are_origins_for_each_column_of_a_pipeline_and_no_others(name: str
         (ops.Transform(of=READINGS, function=FUNCTION), "moisture", None),
         (ops.Transform(of=READINGS, function=FUNCTION), "at", of("Readings.at")),
         (ops.Transform(of=POTS, function=FUNCTION), "pot", of("Pots.pot")),
-        (ops.AssignFunction(of=READINGS, column="x", dtype=INT, function=FUNCTION), "x", None),
-        (
-            ops.AssignFunction(of=READINGS, column="x", dtype=INT, function=FUNCTION, traced=Ref(name="pot")),
-            "x",
-            of("Readings.pot"),
-        ),
+        (COMPUTED, "x", None),
+        (replace(COMPUTED, traced=Ref(name="pot")), "x", of("Readings.pot")),
         (
             ops.Union(left=READINGS, right=assign(READINGS, "moisture", "pot")),
             "moisture",
@@ -77,20 +72,7 @@ def test_there_are_origins_for_each_column_of_a_pipeline_and_no_others(name: str
         (ops.Union(left=READINGS, right=ops.Transform(of=READINGS, function=FUNCTION)), "moisture", None),
         (ops.Changelog(of=POTS, column="gone", marks_inserts=False), "gone", of()),
         (ops.Changelog(of=POTS, column="gone", marks_inserts=False), "species", of("Pots.species")),
-        (
-            ops.Join(
-                left=READINGS,
-                right="Pots",
-                how=ops.JoinKind.LEFT,
-                left_on=("pot",),
-                right_on=("pot",),
-                within_low_us=None,
-                within_high_us=0,
-                fields=("species",),
-            ),
-            "species",
-            of("Pots.species"),
-        ),
+        (join(READINGS, "Pots", "pot", "species"), "species", of("Pots.species")),
     ],
 )
 def test_origins(tree: ops.Operator, column: str, origins: Origins) -> None:

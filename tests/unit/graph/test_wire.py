@@ -9,13 +9,14 @@ from caraway.dtypes.types import DATETIME, INT
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
 from caraway.graph.operators import Filter, Input, Operator, Union
-from caraway.graph.pb.caraway.v1 import connectors_pb2, expressions_pb2, operators_pb2
+from caraway.graph.pb.caraway.v1 import connectors_pb2, expressions_pb2
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
 from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
+from caraway.graph.specs import Graph, PipelineSpec
 from caraway.graph.wire.graphs import CommitRequest, decode_commit, decode_graph, encode_commit, encode_graph
 from caraway.graph.wire.messages import from_message, to_message
 from tests.effort import examples
+from tests.unit.graph.building import dataset
 from tests.unit.graph.random_graphs import graphs, names
 
 slow = settings(
@@ -44,9 +45,7 @@ def test_a_commit_request_survives_the_wire(
     assert decode_commit(encode_commit(request)) == request
 
 
-DATASET = DatasetSpec(
-    name="Clicks", version=1, history_us=1, fields=(FieldSpec(name="at", dtype=DATETIME, timestamp=True),), index=None
-)
+DATASET = dataset("Clicks", {"at": DATETIME})
 
 
 def test_deep_expressions_and_pipelines_survive() -> None:
@@ -66,12 +65,12 @@ def test_damaged_bytes_are_refused(data: bytes) -> None:
         decode_graph(data)
 
 
-def _graph(dataset: pb.Dataset) -> bytes:
-    return pb.Graph(datasets=[dataset]).SerializeToString()
+def _graph(made: pb.Dataset) -> bytes:
+    return pb.Graph(datasets=[made]).SerializeToString()
 
 
-def _pipeline(*operators: operators_pb2.Operator) -> bytes:
-    return _graph(pb.Dataset(pipelines=[pb.Pipeline(operator=OperatorTree(nodes=operators))]))
+def _pipeline(*operators: dict[str, Any]) -> bytes:
+    return _graph(pb.Dataset(pipelines=[pb.Pipeline(operator={"nodes": operators})]))
 
 
 KAFKA = {"kind": "Kafka", "name": "k", "registered": True}
@@ -86,8 +85,8 @@ def _table(system: dict[str, Any]) -> bytes:
     return _source(connector={"system": {"name": "s", **system}, "table": {"table": "t"}})
 
 
-INPUT = operators_pb2.Operator(input="D")
-AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int": {}}}
+INPUT = {"input": "D"}
+IN_SESSIONS: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int": {}}, "window": {"session": {}}}
 
 
 @pytest.mark.parametrize(
@@ -95,12 +94,9 @@ AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int":
     [
         # A newer client may send these.
         (_graph(pb.Dataset(fields=[pb.Dataset.Field(name="f")])), "a data type of a kind that this version"),
-        (_pipeline(operators_pb2.Operator()), "an operator of a kind that this version"),
-        (
-            _pipeline(INPUT, operators_pb2.Operator(dedup={"of": 0, "window": {}})),
-            "a window of a kind that this version",
-        ),
-        (_pipeline(INPUT, operators_pb2.Operator(join={"how": "outer"})), "'outer' is not a valid JoinKind"),
+        (_pipeline({}), "an operator of a kind that this version"),
+        (_pipeline(INPUT, {"dedup": {"of": 0, "window": {}}}), "a window of a kind that this version"),
+        (_pipeline(INPUT, {"join": {"how": "outer"}}), "'outer' is not a valid JoinKind"),
         (_source(cdc="later"), "'later' is not a valid Cdc"),
         (_source(connector={}), "a connector of a kind that this version"),
         (_source(connector={"kafka": {"plain": "json"}}), "'' is not a valid SystemKind"),
@@ -110,22 +106,17 @@ AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int":
         (pb.Graph(featuresets=[{"extractors": [{}]}]).SerializeToString(), "an extractor of a kind that this version"),
         # These are damaged.
         (_pipeline(), "it has no operators"),
-        (_pipeline(operators_pb2.Operator(drop={"of": 0})), "an operator refers to one that comes later"),
-        (_pipeline(INPUT, operators_pb2.Operator(drop={"of": 7})), "an operator refers to one that comes later"),
-        (_pipeline(INPUT, operators_pb2.Operator(union={"left": 0, "right": 0})), "or that another refers to"),
+        (_pipeline({"drop": {"of": 0}}), "an operator refers to one that comes later"),
+        (_pipeline(INPUT, {"drop": {"of": 7}}), "an operator refers to one that comes later"),
+        (_pipeline(INPUT, {"union": {"left": 0, "right": 0}}), "or that another refers to"),
         (_pipeline(INPUT, INPUT), "no other refers to an operator before the last one"),
-        (_pipeline(INPUT, operators_pb2.Operator(filter={"of": 0})), "it has no nodes"),
+        (_pipeline(INPUT, {"filter": {"of": 0}}), "it has no nodes"),
         (
-            _pipeline(INPUT, operators_pb2.Operator(dedup={"window": {"continuous": {}}})),
+            _pipeline(INPUT, {"dedup": {"window": {"continuous": {}}}}),
             "a continuous window is that of an aggregate, never of a group",
         ),
         (
-            _pipeline(
-                INPUT,
-                operators_pb2.Operator(
-                    aggregate={"emit": "eager", "aggregates": [{**AGGREGATE, "window": {"session": {}}}]}
-                ),
-            ),
+            _pipeline(INPUT, {"aggregate": {"emit": "eager", "aggregates": [IN_SESSIONS]}}),
             "a session window is that of a groupby, never of one aggregate",
         ),
         # These systems have a setting that their class lacks, lack some that it needs, or have no number for a number.
