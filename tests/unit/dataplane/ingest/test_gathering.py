@@ -58,83 +58,80 @@ def run(test: Callable[[Broker, GatheringWriter], Awaitable[None]], longest_s: f
     asyncio.run(asyncio.wait_for(inside(), 60.0))
 
 
-def test_a_record_leaves_at_once_and_those_that_come_meanwhile_leave_together() -> None:
-    async def test(broker: Broker, writer: GatheringWriter) -> None:
-        first = writer.write(TOPIC, [item(0)])
-        assert await broker.sent() == (TOPIC, [item(0)])
-        later = [writer.write(TOPIC, [item(number)]) for number in (1, 2, 3)]
-        elsewhere = writer.write("other", [item(4)])
-        assert await broker.sent() == ("other", [item(4)])
-        broker.futures[0].set_result(None)
-        await first
-        assert not any(future.done() for future in later)
-        topic, [(key, value, headers)] = await broker.sent()
-        assert (topic, key, headers) == (TOPIC, None, None)
-        assert split(value) == [record(number) for number in (1, 2, 3)]
-        broker.futures[2].set_result(None)
-        await asyncio.gather(*later)
-        broker.futures[1].set_result(None)
-        await elsewhere
-        # Nothing is under way any more, so the next record doesn't wait.
-        last = writer.write(TOPIC, [item(5)])
-        assert await broker.sent() == (TOPIC, [item(5)])
-        broker.futures[3].set_result(None)
-        await last
-
-    run(test)
+def on_a_loop(longest_s: float = NEVER_S) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], None]]:
+    """Make a test of what runs on a loop, with a broker and a writer."""
+    return lambda test: lambda: run(test, longest_s)
 
 
-def test_records_that_come_in_one_turn_leave_together() -> None:
-    async def test(broker: Broker, writer: GatheringWriter) -> None:
-        futures = [writer.write(TOPIC, [item(number)]) for number in range(2)]
-        _, [(_, value, _)] = await broker.sent()
-        assert split(value) == [record(0), record(1)]
-        broker.futures[0].set_result(None)
-        await asyncio.gather(*futures)
-
-    run(test)
-
-
-def test_marks_of_several_requests_stand_beside_each_other() -> None:
-    async def test(broker: Broker, writer: GatheringWriter) -> None:
-        futures = [writer.write(TOPIC, [item(number, key)]) for number, key in enumerate(("a", None, "b"))]
-        _, [(_, value, headers)] = await broker.sent()
-        assert split(value) == [record(number) for number in range(3)]
-        assert headers == [(HEADER, b"0:Events:a"), (HEADER, b"0:Events:b")]
-        broker.futures[0].set_result(None)
-        await asyncio.gather(*futures)
-
-    run(test)
-
-
-def test_a_broker_that_is_silent_holds_up_no_further_record() -> None:
-    async def test(broker: Broker, writer: GatheringWriter) -> None:
-        writer.write(TOPIC, [item(0)])
-        await broker.sent()
-        late = writer.write(TOPIC, [item(1)])
-        assert await broker.sent() == (TOPIC, [item(1)])
-        broker.futures[1].set_result(None)
-        await late
-
-    run(test, longest_s=0.001)
+@on_a_loop()
+async def test_a_record_leaves_at_once_and_those_that_come_meanwhile_leave_together(
+    broker: Broker, writer: GatheringWriter
+) -> None:
+    first = writer.write(TOPIC, [item(0)])
+    assert await broker.sent() == (TOPIC, [item(0)])
+    later = [writer.write(TOPIC, [item(number)]) for number in (1, 2, 3)]
+    elsewhere = writer.write("other", [item(4)])
+    assert await broker.sent() == ("other", [item(4)])
+    broker.futures[0].set_result(None)
+    await first
+    assert not any(future.done() for future in later)
+    topic, [(key, value, headers)] = await broker.sent()
+    assert (topic, key, headers) == (TOPIC, None, None)
+    assert split(value) == [record(number) for number in (1, 2, 3)]
+    broker.futures[2].set_result(None)
+    await asyncio.gather(*later)
+    broker.futures[1].set_result(None)
+    await elsewhere
+    # Nothing is under way any more, so the next record doesn't wait.
+    last = writer.write(TOPIC, [item(5)])
+    assert await broker.sent() == (TOPIC, [item(5)])
+    broker.futures[3].set_result(None)
+    await last
 
 
-def test_all_requests_of_a_message_that_fails_learn_why() -> None:
-    async def test(broker: Broker, writer: GatheringWriter) -> None:
-        futures = [writer.write(TOPIC, [item(number)]) for number in range(3)]
-        await broker.sent()
-        futures[1].cancel()
-        broker.futures[0].set_exception(UnavailableError("Kafka is away"))
-        for future in (futures[0], futures[2]):
-            with pytest.raises(UnavailableError, match="Kafka is away"):
-                await future
-        # The failure is that of its own message only.
-        after = writer.write(TOPIC, [item(3)])
-        await broker.sent()
-        broker.futures[1].set_result(None)
-        await after
+@on_a_loop()
+async def test_records_that_come_in_one_turn_leave_together(broker: Broker, writer: GatheringWriter) -> None:
+    futures = [writer.write(TOPIC, [item(number)]) for number in range(2)]
+    _, [(_, value, _)] = await broker.sent()
+    assert split(value) == [record(0), record(1)]
+    broker.futures[0].set_result(None)
+    await asyncio.gather(*futures)
 
-    run(test)
+
+@on_a_loop()
+async def test_marks_of_several_requests_stand_beside_each_other(broker: Broker, writer: GatheringWriter) -> None:
+    futures = [writer.write(TOPIC, [item(number, key)]) for number, key in enumerate(("a", None, "b"))]
+    _, [(_, value, headers)] = await broker.sent()
+    assert split(value) == [record(number) for number in range(3)]
+    assert headers == [(HEADER, b"0:Events:a"), (HEADER, b"0:Events:b")]
+    broker.futures[0].set_result(None)
+    await asyncio.gather(*futures)
+
+
+@on_a_loop(0.001)
+async def test_a_broker_that_is_silent_holds_up_no_further_record(broker: Broker, writer: GatheringWriter) -> None:
+    writer.write(TOPIC, [item(0)])
+    await broker.sent()
+    late = writer.write(TOPIC, [item(1)])
+    assert await broker.sent() == (TOPIC, [item(1)])
+    broker.futures[1].set_result(None)
+    await late
+
+
+@on_a_loop()
+async def test_all_requests_of_a_message_that_fails_learn_why(broker: Broker, writer: GatheringWriter) -> None:
+    futures = [writer.write(TOPIC, [item(number)]) for number in range(3)]
+    await broker.sent()
+    futures[1].cancel()
+    broker.futures[0].set_exception(UnavailableError("Kafka is away"))
+    for future in (futures[0], futures[2]):
+        with pytest.raises(UnavailableError, match="Kafka is away"):
+            await future
+    # The failure is that of its own message only.
+    after = writer.write(TOPIC, [item(3)])
+    await broker.sent()
+    broker.futures[1].set_result(None)
+    await after
 
 
 def test_a_write_may_outlive_the_loop_of_a_server_that_ends(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,22 +163,20 @@ def test_a_write_leaves_nothing_to_the_garbage_collector() -> None:
         gc.enable()
 
 
-def test_a_message_has_bounds() -> None:
-    async def test(broker: Broker, writer: GatheringWriter) -> None:
-        writer.write(TOPIC, [item(0)])
-        await broker.sent()
-        for number in range(MAX_RECORDS + 1):
-            writer.write(TOPIC, [item(number)])
-        assert [len(split(value)) for _, [(_, value, _)] in broker.messages[1:]] == [MAX_RECORDS]
-        half = MAX_BYTES // 2
-        writer.write(TOPIC, [(None, record(0, half), None)])
-        writer.write(TOPIC, [(None, record(0, half), None)])
-        assert [len(split(value)) for _, [(_, value, _)] in broker.messages[2:]] == [2]
-        large = (None, record(0, MAX_BYTES), None)
-        writer.write(TOPIC, [large])
-        assert broker.messages[3:] == [(TOPIC, [large])]
-
-    run(test)
+@on_a_loop()
+async def test_a_message_has_bounds(broker: Broker, writer: GatheringWriter) -> None:
+    writer.write(TOPIC, [item(0)])
+    await broker.sent()
+    for number in range(MAX_RECORDS + 1):
+        writer.write(TOPIC, [item(number)])
+    assert [len(split(value)) for _, [(_, value, _)] in broker.messages[1:]] == [MAX_RECORDS]
+    half = MAX_BYTES // 2
+    writer.write(TOPIC, [(None, record(0, half), None)])
+    writer.write(TOPIC, [(None, record(0, half), None)])
+    assert [len(split(value)) for _, [(_, value, _)] in broker.messages[2:]] == [2]
+    large = (None, record(0, MAX_BYTES), None)
+    writer.write(TOPIC, [large])
+    assert broker.messages[3:] == [(TOPIC, [large])]
 
 
 @pytest.mark.parametrize(

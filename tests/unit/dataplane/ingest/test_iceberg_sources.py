@@ -38,7 +38,7 @@ from caraway.dataplane.ingest.marks import expanded
 from caraway.dataplane.sources.iceberg.reader import IcebergReader
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import Connector, IcebergConnector
-from caraway.graph.sources import Cdc, Ref
+from caraway.graph.sources import Cdc
 from caraway.graph.systems import IcebergSystem
 from tests.effort import examples
 from tests.unit.dataplane.sources import lake as lakes
@@ -105,6 +105,9 @@ class Lake(lakes.Lake):
 
     def create_empty(self) -> None:
         self.create([])
+
+    def overwrite(self, *rows: Mapping[str, Any]) -> None:
+        self.table.overwrite(self.arrow(rows))
 
     def grow(self) -> None:
         self.append([row(6)] if self.content() else [row(number) for number in range(6)])
@@ -482,15 +485,6 @@ def test_a_catalog_that_can_not_be_opened_is_an_error_without_its_password(
     with pytest.raises(UnavailableError, match=message) as error:
         lake.open().peek(1)
     assert "tiger" not in str(error.value)
-
-
-def test_a_copied_key_is_compared(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, source={"preproc": (("k", Ref(path=("n",))),)})
-    lake.create([row(0), row(3)])
-    lake.drain()
-    lake.table.overwrite(lake.arrow([{**row(0), "text": "new"}]))
-    found = keys_of(rows_of(lake.drain()), "n")
-    assert found == [("d", 3), ("c", 0)]
 
 
 def test_runs_of_rows_are_the_marks_of_the_rows(lake: Lake) -> None:

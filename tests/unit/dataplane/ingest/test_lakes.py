@@ -12,11 +12,11 @@ from caraway.dataplane.sources.reader import SourceBatch
 from caraway.dtypes.types import INT
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.sources import Cdc, Computed
+from caraway.graph.sources import Cdc, Computed, Ref
 from caraway.graph.specs import FieldSpec
 from tests.unit.dataplane.ingest.test_iceberg_sources import Lake as IcebergLake
 from tests.unit.dataplane.sources.hudi_source import RecordedSource
-from tests.unit.dataplane.sources.lake import EVENTS, EVERY_US, Lake, rows_of
+from tests.unit.dataplane.sources.lake import EVENTS, EVERY_US, Lake, row, rows_of
 from tests.unit.dataplane.sources.test_delta_sources import Lake as DeltaLake
 
 FORMATS: dict[str, Callable[..., Lake]] = {
@@ -126,3 +126,15 @@ def test_a_computed_key_by_which_changes_are_known_is_refused(tmp_path: Path, na
     computed = (("k", Computed(by=(col("id") + 1).node, schema=(("id", INT),))),)
     with pytest.raises(UnavailableError, match=r"eval makes the key k, by which the changes of an? .* table"):
         FORMATS[name](tmp_path, source={"preproc": computed}).open()
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_a_copied_key_by_which_changes_are_known_is_compared(tmp_path: Path, name: str) -> None:
+    lake = FORMATS[name](tmp_path, source={"preproc": (("k", Ref(path=("text",))),)})
+    lake.create_empty()
+    lake.grow()
+    lake.overwrite(row(0, "same"), row(3, "other"))
+    lake.drain()
+    lake.overwrite({**row(0, "same"), "part": "new"})
+    changes = [(each["op"], (each["before"] or each["after"])["text"]) for each in rows_of(lake.drain())]
+    assert changes == [("d", "other"), ("c", "same")]

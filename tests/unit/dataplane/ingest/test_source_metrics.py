@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from caraway.compute.rows.sampling import sampler
 from caraway.dataplane.ingest.metrics import FILTERED_ROWS, POLLS, SOURCE_BYTES, SOURCE_ROWS
 from caraway.dataplane.topics.metrics import ERROR_LOG_ROWS
-from caraway.errors import UnavailableError
 from caraway.expr import col
 from caraway.graph.sources import Cdc, Computed, SampleSpec
 from tests.unit.dataplane.sources.test_sources import SOURCE, World, letters, plan_of, record, rows
-from tests.unit.leased import KilledError
 
 NOON = 1_700_000_000
 CHOSEN = replace(
@@ -100,21 +98,9 @@ def test_rows_that_are_read_again_after_a_crash_are_duplicates(
 ) -> None:
     before = counts()
     world = World({name: [KINDS[kind] for kind in kinds] for name, kinds in source.items()})
-    for _ in range(data.draw(st.integers(0, 4), label="crashes")):
-        world.fuse = data.draw(st.integers(0, 20), label="items until the crash")
-        world.away = data.draw(st.booleans(), label="Kafka away")
-        worker = world.worker(lambda: data.draw(st.integers(1, 7), label="poll"), plan=PLAN)
-        try:
-            world.read_all(worker)
-            worker.stop()
-        except (KilledError, UnavailableError):
-            pass
+    for _ in world.read_with_crashes(data, PLAN):
         found = counts() - before
         assert found["msgs_read"] == accounted(found)
-    world.fuse, world.away = 10**9, False
-    world.read_all(world.worker(plan=PLAN))
-    found = counts() - before
-    assert found["msgs_read"] == accounted(found)
     # A batch that was being written when the process died was counted by nobody; its rows are duplicates later. None is
     # counted as admitted, or refused, twice.
     kinds = Counter(kind for kinds in source.values() for kind in kinds)

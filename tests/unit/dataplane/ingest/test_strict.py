@@ -16,19 +16,16 @@ from caraway.dataplane.ingest.table import ColumnTable, InsertTable, RowTable
 from caraway.dataplane.ingest.targets import Encoded, Target
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
-from caraway.graph.connectors import CaptureConnector, KafkaConnector
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.sources import Cdc, Constant, Ref, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
-from caraway.graph.systems import KafkaSystem, PostgresSystem
+from caraway.graph.specs import DatasetSpec, Graph
 from caraway.lib.expectations import suite_of
 from tests.unit.compute.expectations.row_by_row import check_rows
+from tests.unit.dataplane.ingest.contexts import CAPTURED, TOPIC
+from tests.unit.graph.building import dataset
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
-SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
-DATABASE = PostgresSystem(name="p", host="h", port=1, database="d", username="u", password="p")
-CAPTURED = CaptureConnector(system=DATABASE, table="t")
-APPEND = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.APPEND, disorder_us=0)
+APPEND = SourceSpec(connector=TOPIC, cdc=Cdc.APPEND, disorder_us=0)
 CHECKS = [
     lib.expect_column_values_to_not_be_null("n"),
     lib.expect_column_values_to_be_between("n", 0, 2, strict_max=True),
@@ -49,24 +46,14 @@ ROW = st.fixed_dictionaries(
 DAMAGED = st.sampled_from([{"n": "none"}, {"n": 1, "price": None, "name": "a", "at": "never"}, 3, {}])
 
 
-def dataset(checks: Sequence[Any], source: SourceSpec = APPEND, *, key: bool = False) -> DatasetSpec:
-    fields: dict[str, DataType] = {"name": STRING, "n": optional(INT), "price": FLOAT}
-    return DatasetSpec(
-        name="Sales",
-        version=1,
-        history_us=1,
-        fields=(
-            *(FieldSpec(name=name, dtype=dtype, key=key and name == "name") for name, dtype in fields.items()),
-            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-        ),
-        index=None,
-        sources=(source,),
-        expectations=suite_of("Sales", 0, checks, strict=True),
-    )
+def sales(checks: Sequence[Any], source: SourceSpec = APPEND, *, key: bool = False) -> DatasetSpec:
+    columns: dict[str, DataType] = {"name": STRING, "n": optional(INT), "price": FLOAT, "at": DATETIME}
+    strict = suite_of("Sales", 0, checks, strict=True)
+    return dataset("Sales", columns, keys=["name"] if key else [], sources=(source,), expectations=strict)
 
 
 def target(checks: Sequence[Any], source: SourceSpec = APPEND, *, key: bool = False) -> Target:
-    (ingest,) = plan_graph(Graph(datasets=(dataset(checks, source, key=key),))).ingests
+    (ingest,) = plan_graph(Graph(datasets=(sales(checks, source, key=key),))).ingests
     return Target(ingest)
 
 
@@ -158,7 +145,7 @@ def test_a_change_that_is_refused_leaves_the_old_row_as_it_is() -> None:
 
 
 def test_checks_that_only_count_refuse_nothing() -> None:
-    spec = dataset([])
+    spec = sales([])
     loose = replace(spec, expectations=suite_of("Sales", 0, [CHECKS[1]]))
     plans = [plan_graph(Graph(datasets=(each,))).ingests[0] for each in (loose, replace(spec, expectations=None))]
     assert plans[0].topic == plans[1].topic

@@ -28,17 +28,13 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.graph.connectors import CaptureConnector, KafkaConnector
 from caraway.graph.plan.model import Column, RecordSchema
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.sources import Cdc, Constant, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
-from caraway.graph.systems import KafkaSystem, PostgresSystem
+from tests.unit.dataplane.ingest.contexts import CAPTURED, TOPIC
 
-SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
-SOURCE = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.UPSERT, disorder_us=0)
-DATABASE = PostgresSystem(name="p", host="h", port=1, database="d", username="u", password="p")
-CAPTURED = CaptureConnector(system=DATABASE, table="t")
+SOURCE = SourceSpec(connector=TOPIC, cdc=Cdc.UPSERT, disorder_us=0)
 POINT = StructType("Point", (("x", FLOAT), ("tag", STRING)))
 
 NUMBERS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-2, 2))

@@ -229,17 +229,13 @@ def test_records_in_the_places_of_lost_ones_are_written_and_the_loss_is_told(
     """A broker that has lost its power goes on where its disk ends, and a sink must not wait behind that."""
     world = world_of(tmp_path, [put("a", number, time=number) for number in range(1, 4)])
     world.transactional, world.remembers = system != "plain", system == "remembering"
-    world.write_all(world.worker())
-    world.end_process()
+    world.run()
     assert world.losses == []
     world.lose(0, 1)
     new = [put("a", 10 + number, 7.0 + number, time=10 + number) for number in range(others)]
     world.topic[0] += [message(world.plan, sent, 0, 1 + number) for number, sent in enumerate(new)]
     written = len(world.received)
-    worker = world.worker()
-    world.step_of(worker)
-    world.write_all(worker)
-    world.end_process()
+    worker = world.run()
     (told,) = world.losses
     assert "0@1 to 3" in told
     payloads = [envelope["payload"] for envelope in world.received[written:]]
@@ -248,25 +244,19 @@ def test_records_in_the_places_of_lost_ones_are_written_and_the_loss_is_told(
     assert payloads[0]["before"]["v"] == 1.0
     assert worker.offsets == {0: 1 + others, 1: 0}
     # It is told once.
-    again = world.worker()
-    world.step_of(again)
-    world.write_all(again)
+    world.run()
     assert len(world.losses) == 1
 
 
 def test_a_server_whose_state_has_lost_records_makes_it_anew(tmp_path: Path) -> None:
     """Another server may have noticed the loss and gone on, so the position says nothing of it any more."""
     world = world_of(tmp_path, [put("b", 1, 5.0), put("b", 2, 6.0, time=2)])
-    world.write_all(world.worker())
-    world.end_process()
+    world.run()
     first = world.folder
     world.other_disk(keeps_old=False)
     world.lose(1, 1)
     world.topic[1].append(message(world.plan, put("b", 3, 7.0, time=3), 1, 1))
-    worker = world.worker()
-    world.step_of(worker)
-    world.write_all(worker)
-    world.end_process()
+    world.run()
     assert len(world.losses) == 1
     world.folder = first
     world.topic[1].append(message(world.plan, put("b", 4, 8.0, time=4), 1, 2))
@@ -279,15 +269,11 @@ def test_a_server_whose_state_has_lost_records_makes_it_anew(tmp_path: Path) -> 
 
 def test_another_leader_without_a_loss_is_nothing_to_tell(tmp_path: Path) -> None:
     world = world_of(tmp_path, [put("a", number, time=number) for number in range(1, 4)])
-    world.write_all(world.worker())
-    world.end_process()
+    world.run()
     world.lose(0, 3)
     world.topic[0].append(message(world.plan, put("a", 9, time=9), 0, 3))
     for _ in range(2):
-        worker = world.worker()
-        world.step_of(worker)
-        world.write_all(worker)
-        world.end_process()
+        world.run()
     assert world.losses == []
     assert [place(envelope) for envelope in world.received].count((0, 3)) == 1
 

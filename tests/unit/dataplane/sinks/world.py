@@ -29,36 +29,21 @@ from caraway.graph.operators import Input, Select
 from caraway.graph.plan.model import Column, SinkPlan, on_branch
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
+from caraway.graph.specs import Graph, PipelineSpec
 from caraway.graph.systems import HTTPSystem
+from tests.unit.graph.building import dataset
 from tests.unit.leased import Leased
 
 SYSTEM = HTTPSystem(name="hooks", host="https://hooks", healthz="/ok", ca_cert="")
 SINK = SinkSpec(connector=HTTPConnector(system=SYSTEM, endpoint="/changes"), cdc=Cdc.DEBEZIUM)
-KEY, VALUE, NOTE = (
-    FieldSpec(name="k", dtype=STRING),
-    FieldSpec(name="v", dtype=FLOAT),
-    FieldSpec(name="n", dtype=optional(INT)),
-)
-AT = FieldSpec(name="at", dtype=DATETIME, timestamp=True)
-EVENTS = DatasetSpec(
-    name="Events",
-    version=1,
-    history_us=0,
-    fields=(KEY, VALUE, NOTE, AT),
-    index=None,
-    sources=(
-        SourceSpec(connector=WebhookConnector(name="w", endpoint="e", retention_us=0), cdc=Cdc.APPEND, disorder_us=0),
-    ),
-)
+WEB = WebhookConnector(name="w", endpoint="e", retention_us=0)
+COLUMNS: dict[str, DataType] = {"k": STRING, "v": FLOAT, "n": optional(INT), "at": DATETIME}
 
 
 def plan_of(*, keyed: bool = True, revised: bool = True, sink: SinkSpec = SINK) -> SinkPlan:
     """Return the plan of a sink of a dataset with the columns k, v and n, as if its topic had such records."""
-    events = EVENTS
-    if keyed:
-        source = replace(EVENTS.sources[0], cdc=Cdc.UPSERT)
-        events = replace(EVENTS, fields=(replace(KEY, key=True), VALUE, NOTE, AT), sources=(source,))
+    source = SourceSpec(connector=WEB, cdc=Cdc.UPSERT if keyed else Cdc.APPEND, disorder_us=0)
+    events = dataset("Events", COLUMNS, keys=["k"] if keyed else [], sources=(source,))
     pipeline = PipelineSpec(
         name="all", inputs=("Events",), operator=Select(of=Input(dataset="Events"), columns=("k", "v", "n"))
     )
@@ -209,6 +194,14 @@ class World(Leased):
         """Close the files of a worker as the end of its process does: without what isn't committed."""
         if self.state is not None:
             self.state.close()
+
+    def run(self) -> SinkWorker:
+        """Run a worker that writes all that is there, and whose process then ends."""
+        worker = self.worker()
+        self.step_of(worker)
+        self.write_all(worker)
+        self.end_process()
+        return worker
 
     def write_all(self, worker: SinkWorker) -> None:
         """Run a worker until it has written all that is there."""

@@ -1,7 +1,7 @@
 """A table in a folder as a source, with all that outlives a reader of it, for tests of the readers of table formats."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -11,28 +11,18 @@ from caraway.dataplane.ingest.table import RowTable
 from caraway.dataplane.ingest.targets import Target
 from caraway.dataplane.sources.reader import Position, SourceBatch, SourceReader
 from caraway.dataplane.sources.rounds import Rounds
-from caraway.dtypes.types import DATETIME, INT, STRING, OptionalType
+from caraway.dtypes.types import DATETIME, INT, STRING, DataType, optional
 from caraway.graph.connectors import Connector, FilesConnector
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.graph.specs import DatasetSpec
 from caraway.graph.systems import FilesSystem
 from tests.unit.dataplane.ingest.contexts import context_of, ingest_of
+from tests.unit.graph.building import dataset
 
 EVERY_US = 60_000_000
-ROWS = DatasetSpec(
-    name="Rows",
-    version=1,
-    history_us=0,
-    fields=(
-        FieldSpec(name="k", dtype=INT, key=True),
-        FieldSpec(name="text", dtype=STRING),
-        FieldSpec(name="n", dtype=OptionalType(INT)),
-        FieldSpec(name="part", dtype=OptionalType(STRING)),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
-    index=None,
-)
-EVENTS = replace(ROWS, fields=tuple(replace(each, key=False) for each in ROWS.fields))
+COLUMNS: dict[str, DataType] = {"k": INT, "text": STRING, "n": optional(INT), "part": optional(STRING), "at": DATETIME}
+ROWS = dataset("Rows", COLUMNS, keys=["k"])
+EVENTS = dataset("Rows", COLUMNS)
 
 
 def row(key: int, text: str = "a", part: str = "p %") -> dict[str, Any]:
@@ -64,6 +54,10 @@ class Lake:
 
     def create_empty(self) -> None:
         """Make the table, without rows."""
+        raise NotImplementedError
+
+    def overwrite(self, *rows: Mapping[str, Any]) -> None:
+        """Replace all rows; only tables whose deletes are read have this."""
         raise NotImplementedError
 
     def grow(self) -> None:

@@ -7,32 +7,14 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.dataplane.sources.capture.log import Change, Chunk, Coordinate, Event, Row, Started, Watermark, rows_within
-from caraway.dataplane.sources.capture.postgres.values import _LOADERS, BOOL, FLOAT8, INT8, Loader, loaded
+from caraway.dataplane.sources.capture.log import Chunk, Coordinate, Event, Started, Watermark, rows_within
 from caraway.dataplane.sources.capture.reader import CaptureReader
-from caraway.dataplane.sources.reader import SourceContext
 from caraway.dataplane.sources.row_digests import seeded_digests
 from caraway.dtypes.types import DATETIME, INT
-from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec
-from caraway.graph.systems import PostgresSystem
-
-TEXTS = st.lists(st.one_of(st.none(), st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)))
-
-
-@given(TEXTS)
-def test_texts_of_a_column_are_decoded_together_as_one_by_one(texts: list[str | None]) -> None:
-    assert loaded([None if text is None else text.encode() for text in texts], None) == texts
-
-
-@given(st.sampled_from([BOOL, INT8, FLOAT8]), st.lists(st.one_of(st.none(), st.integers(0, 1))))
-def test_values_of_a_column_are_those_of_its_loader(oid: int, numbers: list[int | None]) -> None:
-    load: Loader = _LOADERS[oid]
-    texts = [
-        None if number is None else b"tf"[number : number + 1] if oid == BOOL else b"%d" % number for number in numbers
-    ]
-    assert loaded(texts, load) == [None if text is None else load(text) for text in texts]
+from tests.unit.dataplane.ingest.contexts import CAPTURED
+from tests.unit.dataplane.sources.captured import EmptyLog, reader_of
+from tests.unit.graph.building import dataset
 
 
 @given(
@@ -56,18 +38,11 @@ def test_a_chunk_has_rows_up_to_the_one_that_reaches_its_bytes(
     assert rows_within(chunk.contents, most) == len(chunk)
 
 
-class OneChunk:
+class OneChunk(EmptyLog):
     """A log with nothing in it, beside a table of three rows that are one chunk."""
-
-    key = ("id",)
-    has_whole_rows = True
-    whole_rows_remedy = ""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-
-    def first_state(self) -> Mapping[str, Any]:
-        return {}
 
     def open(self, state: Mapping[str, Any], at: Coordinate | None, *, loading: bool) -> None:
         assert loading
@@ -78,9 +53,6 @@ class OneChunk:
         assert rows
         assert size
         return self._events.pop(0) if self._events else None
-
-    def state(self) -> Mapping[str, Any]:
-        return {}
 
     def chunk(self, after: Sequence[str | None] | None, *, rows: int, size: int) -> Chunk | None:
         assert after is None
@@ -93,34 +65,13 @@ class OneChunk:
     def loaded(self) -> None:
         pass
 
-    def complete(self, changes: Sequence[Change]) -> None:
-        raise AssertionError(changes)
-
-    def confirm(self, at: Coordinate) -> None:
-        raise AssertionError(at)
-
-    def estimated_rows(self) -> int:
-        return 3
-
-    def sample(self, rows: int) -> list[Row]:
-        raise AssertionError(rows)
-
-    def close(self) -> None:
-        pass
-
 
 CONTENTS = [b"1", b"2", b"3"]
 
 
 def opened() -> CaptureReader:
-    system = PostgresSystem(name="pg", host="h", port=1, database="d", username="u", password="p")
-    connector = CaptureConnector(system=system, table="t")
-    source = SourceSpec(connector=connector, cdc=Cdc.NATIVE, disorder_us=0)
-    fields = (FieldSpec(name="id", dtype=INT, key=True), FieldSpec(name="at", dtype=DATETIME, timestamp=True))
-    dataset = DatasetSpec(name="D", version=1, history_us=0, fields=fields, index=None, sources=(source,))
-    made = CaptureReader(connector, SourceContext(name="s", source=source, dataset=dataset, columns=None, resolve=str))
-    made._log = OneChunk()
-    return made
+    source = SourceSpec(connector=CAPTURED, cdc=Cdc.NATIVE, disorder_us=0)
+    return reader_of(OneChunk(), dataset("D", {"id": INT, "at": DATETIME}, keys=["id"], sources=(source,)))
 
 
 def marks_of_load(reader: CaptureReader) -> list[str]:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import orjson
@@ -11,19 +12,20 @@ from hypothesis import strategies as st
 
 from caraway.dataplane.ingest.targets import Target
 from caraway.dataplane.sources.capture.batch import COMMITTED_AT
-from caraway.dataplane.sources.capture.log import Begin, Change, Chunk, Commit, Coordinate, Event, Puts, Row
+from caraway.dataplane.sources.capture.log import Begin, Change, Commit, Coordinate, Event, Puts
 from caraway.dataplane.sources.capture.postgres.columns import columns_of, values_of
 from caraway.dataplane.sources.capture.postgres.pgoutput import Relation, fields, heads
-from caraway.dataplane.sources.capture.postgres.values import _LOADERS, BOOL, FLOAT8, INT8, JSON, OID
+from caraway.dataplane.sources.capture.postgres.values import _LOADERS, BOOL, FLOAT8, INT8, JSON, OID, loaded
 from caraway.dataplane.sources.capture.reader import CaptureReader
-from caraway.dataplane.sources.reader import Position, SourceContext
-from caraway.dtypes.types import DATETIME, INT, STRING, OptionalType
+from caraway.dataplane.sources.reader import Position
+from caraway.dtypes.types import DATETIME, INT, STRING, DataType, OptionalType
 from caraway.expr import col
-from caraway.graph.connectors import CaptureConnector
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.sources import Cdc, Computed, Ref, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
-from caraway.graph.systems import PostgresSystem
+from caraway.graph.specs import DatasetSpec, Graph
+from tests.unit.dataplane.ingest.contexts import CAPTURED
+from tests.unit.dataplane.sources.captured import EmptyLog, reader_of
+from tests.unit.graph.building import dataset
 
 # Texts that look like the bytes around them, nulls, and one text whose length needs three bytes.
 TEXTS = st.none() | st.text("tnuabä", max_size=5).map(str.encode) | st.sampled_from([b"t" * 256, b"n" * 70_000])
@@ -76,8 +78,9 @@ def test_values_of_texts_that_are_found_together_are_those_of_the_loader(case: t
     load = _LOADERS.get(oid)
     encoded = [None if text is None else text.encode() for text in texts]
     expected = [None if text is None else text.decode() if load is None else load(text) for text in encoded]
-    found = values_of(pa.array(encoded, pa.large_binary()), load)
-    assert list(map(repr, found)) == list(map(repr, expected))
+    # They come as a column of a log, or as the fields of a chunk.
+    for found in (values_of(pa.array(encoded, pa.large_binary()), load), loaded(encoded, load)):
+        assert list(map(repr, found)) == list(map(repr, expected))
 
 
 # Transactions: the changes of each, as the operation, the key, and the name of the new row.
@@ -85,20 +88,13 @@ CHANGES = st.tuples(st.sampled_from("ccccuuud"), st.integers(0, 5), st.sampled_f
 TRANSACTIONS = st.lists(st.lists(CHANGES, max_size=12), max_size=4)
 
 
-class Scripted:
+class Scripted(EmptyLog):
     """A log of some transactions, which hands over puts by column or one by one."""
-
-    key = ("id",)
-    has_whole_rows = True
-    whole_rows_remedy = ""
 
     def __init__(self, transactions: Sequence[Sequence[tuple[str, int, str | None]]], *, by_column: bool) -> None:
         self._transactions = transactions
         self._by_column = by_column
         self._waiting: list[Event] = []
-
-    def first_state(self) -> Mapping[str, Any]:
-        raise AssertionError
 
     def open(self, state: Mapping[str, Any], at: Coordinate | None, *, loading: bool) -> None:
         assert at is not None
@@ -126,30 +122,6 @@ class Scripted:
         columns = {name: [(put.after or {})[name] for put in puts] for name in names}
         return Puts([put.op for put in puts], columns, [[str(put.key and put.key[0]) for put in puts]], len(puts))
 
-    def state(self) -> Mapping[str, Any]:
-        return {}
-
-    def chunk(self, after: Sequence[str | None] | None, *, rows: int, size: int) -> Chunk | None:
-        raise AssertionError
-
-    def loaded(self) -> None:
-        raise AssertionError
-
-    def complete(self, changes: Sequence[Change]) -> None:
-        raise AssertionError(changes)
-
-    def confirm(self, at: Coordinate) -> None:
-        raise AssertionError(at)
-
-    def estimated_rows(self) -> int:
-        return 0
-
-    def sample(self, rows: int) -> list[Row]:
-        raise AssertionError(rows)
-
-    def close(self) -> None:
-        pass
-
 
 def _change(made: tuple[str, int, str | None]) -> Change:
     op, key, name = made
@@ -159,39 +131,29 @@ def _change(made: tuple[str, int, str | None]) -> Change:
 
 
 def source_of(*, keyed: bool, admits_some: bool) -> DatasetSpec:
-    system = PostgresSystem(name="pg", host="h", port=1, database="d", username="u", password="p")
     source = SourceSpec(
-        connector=CaptureConnector(system=system, table="t"),
+        connector=CAPTURED,
         cdc=Cdc.NATIVE,
         disorder_us=0,
         preproc=(("at", Ref(path=(COMMITTED_AT,))),),
         where=Computed(by=(col("id") > 1).node) if admits_some else None,
     )
-    made = (
-        FieldSpec(name="id", dtype=INT, key=keyed),
-        FieldSpec(name="name", dtype=OptionalType(STRING)),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    )
-    return DatasetSpec(name="D", version=1, history_us=0, fields=made, index=None, sources=(source,))
+    columns: dict[str, DataType] = {"id": INT, "name": OptionalType(STRING), "at": DATETIME}
+    return dataset("D", columns, keys=["id"] if keyed else [], sources=(source,))
 
 
 def read(
-    log: Scripted, dataset: DatasetSpec, sizes: Iterator[int], *, restarts: bool
+    log: Scripted, of: DatasetSpec, sizes: Iterator[int], *, restarts: bool
 ) -> tuple[list[tuple[str, object]], list[object], Position]:
     """Return all changes with their marks, the records and errors that they make, and the last position."""
-    (source,) = dataset.sources
-    connector = source.connector
-    assert isinstance(connector, CaptureConnector)
-    target = Target(plan_graph(Graph(datasets=(dataset,))).ingests[0])
+    target = Target(plan_graph(Graph(datasets=(of,))).ingests[0])
     position: Position = {"log": {}, "load": 1, "committed_us": 0, "seed": "0", "at": [0]}
     changes: list[tuple[str, object]] = []
     records: list[object] = []
     reader: CaptureReader | None = None
     while True:
         if reader is None or restarts:
-            context = SourceContext(name="s", source=source, dataset=dataset, columns=None, resolve=str)
-            reader = CaptureReader(connector, context)
-            reader._log = Scripted(log._transactions, by_column=log._by_column)
+            reader = reader_of(Scripted(log._transactions, by_column=log._by_column), of)
             reader.seek(orjson.loads(orjson.dumps(position)), {})
         most = next(sizes)
         batch = reader.poll(rows=most, size=1 << 20, timeout_s=0.0)
@@ -217,13 +179,9 @@ def test_puts_by_column_are_changes_one_by_one(
     admits_some: bool,
     restarts: bool,
 ) -> None:
-    def cycled() -> Iterator[int]:
-        while True:
-            yield from sizes
-
-    dataset = source_of(keyed=keyed, admits_some=admits_some)
-    expected = read(Scripted(transactions, by_column=False), dataset, iter([100] * 100), restarts=False)
-    found = read(Scripted(transactions, by_column=True), dataset, cycled(), restarts=restarts)
+    made = source_of(keyed=keyed, admits_some=admits_some)
+    expected = read(Scripted(transactions, by_column=False), made, iter([100] * 100), restarts=False)
+    found = read(Scripted(transactions, by_column=True), made, cycle(sizes), restarts=restarts)
     assert found[:2] == expected[:2]
     count = sum(map(len, transactions))
     assert len(expected[0]) == len({mark for mark, _ in found[0]}) == count

@@ -24,16 +24,14 @@ from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.plan.model import IngestPlan
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec
-from caraway.graph.systems import PostgresSystem
 from tests.effort import examples
 from tests.messages import records_of
-from tests.unit.dataplane.ingest.contexts import context_of, ingest_of
+from tests.unit.dataplane.ingest.contexts import POSTGRES, context_of, ingest_of
 from tests.unit.dataplane.sources.test_sources import World, letters
+from tests.unit.graph.building import dataset
 from tests.unit.leased import KilledError
 
-SYSTEM = PostgresSystem(name="pg", host="h", port=1, database="d", username="u", password="p")
-CONNECTOR = TableConnector(system=SYSTEM, table="events", cursor="at")
+CONNECTOR = TableConnector(system=POSTGRES, table="events", cursor="at")
 DISORDER_S = 5
 BEGIN = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -41,19 +39,8 @@ BEGIN = datetime(2024, 5, 1, tzinfo=UTC)
 def plan_of(*, keyed: bool, dtype: Any = DATETIME) -> IngestPlan:
     cdc = Cdc.UPSERT if keyed else Cdc.APPEND
     source = SourceSpec(connector=CONNECTOR, cdc=cdc, disorder_us=DISORDER_S * 1_000_000, every_us=1_000_000)
-    dataset = DatasetSpec(
-        name="Events",
-        version=1,
-        history_us=0,
-        fields=(
-            FieldSpec(name="user", dtype=INT, key=keyed),
-            FieldSpec(name="age", dtype=INT),
-            FieldSpec(name="at", dtype=dtype),
-            FieldSpec(name="seen", dtype=DATETIME, timestamp=True),
-        ),
-        index=None,
-    )
-    return ingest_of(dataset, source)
+    columns = {"user": INT, "age": INT, "at": dtype, "seen": DATETIME}
+    return ingest_of(dataset("Events", columns, keys=["user"] if keyed else [], timestamp="seen"), source)
 
 
 @dataclass

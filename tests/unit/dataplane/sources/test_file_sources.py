@@ -39,22 +39,21 @@ from caraway.errors import UnavailableError
 from caraway.graph.connectors import FilesConnector
 from caraway.graph.plan.model import IngestPlan
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.graph.specs import DatasetSpec
 from caraway.graph.systems import CSVFormat, FilesSystem
 from tests.effort import examples
 from tests.unit.dataplane.ingest.contexts import context_of, ingest_of
+from tests.unit.graph.building import dataset
 
 AT = 1_700_000_000_000_000
 EVERY_US = 60_000_000
 
 
-def dataset_of(*fields: FieldSpec, key: str | None = None) -> DatasetSpec:
-    stamped = (*fields, FieldSpec(name="at", dtype=DATETIME, timestamp=True))
-    keyed = tuple(replace(each, key=each.name == key) for each in stamped)
-    return DatasetSpec(name="Rows", version=1, history_us=0, fields=keyed, index=None)
+def dataset_of(*keys: str, **columns: DataType) -> DatasetSpec:
+    return dataset("Rows", {**columns, "at": DATETIME}, keys=keys)
 
 
-ROWS = dataset_of(FieldSpec(name="n", dtype=INT), FieldSpec(name="text", dtype=OptionalType(STRING)))
+ROWS = dataset_of(n=INT, text=OptionalType(STRING))
 
 
 @dataclass
@@ -424,16 +423,10 @@ def test_bad_rows_of_csv_keep_their_places(tmp_path: Path) -> None:
 
 
 def test_csv_by_the_table_of_empty_cells(tmp_path: Path) -> None:
-    dataset = dataset_of(
-        FieldSpec(name="a", dtype=STRING),
-        FieldSpec(name="b", dtype=OptionalType(STRING)),
-        FieldSpec(name="c", dtype=OptionalType(INT)),
-        FieldSpec(name="d", dtype=OptionalType(FLOAT)),
-    )
-    place = Place(tmp_path, format=CSVFormat(), dataset=dataset)
+    rows = dataset_of(a=STRING, b=OptionalType(STRING), c=OptionalType(INT), d=OptionalType(FLOAT))
+    place = Place(tmp_path, format=CSVFormat(), dataset=rows)
     place.write("x.csv", b"\xef\xbb\xbfa,b,c,other,d,at\n,,,1,,2024-01-01\nNULL,NA,7,,0.5,2024-01-01T00:00:00Z\n")
-    rows, letters = records(place, place.round())
-    assert (rows, letters) == ([["", None, None, None], ["NULL", "NA", 7, 0.5]], [])
+    assert records(place, place.round()) == ([["", None, None, None], ["NULL", "NA", 7, 0.5]], [])
 
 
 NUMBERS = st.one_of(
@@ -521,13 +514,7 @@ def test_only_needed_columns_and_row_groups_of_parquet_are_read(tmp_path: Path) 
 
 
 def test_the_types_of_parquet_become_those_of_the_dataset(tmp_path: Path) -> None:
-    dataset = dataset_of(
-        FieldSpec(name="i", dtype=OptionalType(INT)),
-        FieldSpec(name="f", dtype=OptionalType(FLOAT)),
-        FieldSpec(name="d", dtype=OptionalType(DecimalType(2))),
-        FieldSpec(name="s", dtype=OptionalType(STRING)),
-        FieldSpec(name="w", dtype=OptionalType(DATETIME)),
-    )
+    types: dict[str, DataType] = {"i": INT, "f": FLOAT, "d": DecimalType(2), "s": STRING, "w": DATETIME}
     table = pa.table(
         {
             "i": pa.array([1, None, 255], pa.uint8()),
@@ -538,7 +525,8 @@ def test_the_types_of_parquet_become_those_of_the_dataset(tmp_path: Path) -> Non
             "at": pa.array([0, -1, AT], pa.timestamp("us", "Europe/Berlin")),
         }
     )
-    place = Place(tmp_path, format="parquet", dataset=dataset)
+    dtypes = {name: OptionalType(dtype) for name, dtype in types.items()}
+    place = Place(tmp_path, format="parquet", dataset=dataset_of(**dtypes))
     place.write("a", parquet(table))
     rows, letters = records(place, place.round())
     assert letters == []
@@ -599,14 +587,13 @@ def _cell(value: Any) -> str:
 
 @pytest.mark.parametrize("name", ["json", "csv", "parquet"])
 def test_envelopes_in_files_are_changes(name: str, tmp_path: Path) -> None:
-    dataset = dataset_of(FieldSpec(name="n", dtype=INT), FieldSpec(name="text", dtype=STRING), key="n")
     envelopes: list[dict[str, Any]] = [
         {"op": "c", "before": None, "after": row(1), "ts_ms": 1_700_000_000_000},
         {"op": "u", "before": row(1), "after": {**row(1), "text": "new"}, "ts_ms": 1_700_000_001_000},
         {"op": "d", "before": row(1), "after": None, "ts_ms": 1_700_000_002_000},
         {"op": "t", "before": None, "after": None, "ts_ms": 1_700_000_003_000},
     ]
-    place = Place(tmp_path, dataset=dataset, more={"cdc": Cdc.DEBEZIUM})
+    place = Place(tmp_path, dataset=dataset_of("n", n=INT, text=STRING), more={"cdc": Cdc.DEBEZIUM})
     if name == "csv":
         place.format = CSVFormat(delimiter="|")
         quoted = ["|".join(map(_cell, each.values())) for each in envelopes]

@@ -1,6 +1,6 @@
 """The worker of a source: whatever polls and crashes happen, each row of the source is on the topics exactly once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -32,29 +32,17 @@ from caraway.dataplane.topics.producer import TopicItem
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, TableConnector, WebhookConnector
+from caraway.graph.connectors import CONNECTORS, Connector, TableConnector, WebhookConnector
 from caraway.graph.plan.model import Column, IngestPlan
-from caraway.graph.secrets.hiding import HiddenSecrets
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec
-from caraway.graph.systems import SYSTEMS, KafkaSystem, SecretRef, TableSystem
-from tests.unit.dataplane.ingest.contexts import ingest_of
+from caraway.graph.systems import SYSTEMS, TableSystem
+from tests.unit.dataplane.ingest.contexts import TOPIC, ingest_of
 from tests.unit.dataplane.sources.kept import Kept
+from tests.unit.graph.building import dataset
 from tests.unit.leased import KilledError
 
-SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
-SOURCE = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.UPSERT, disorder_us=0)
-USERS = DatasetSpec(
-    name="Users",
-    version=1,
-    history_us=0,
-    fields=(
-        FieldSpec(name="user", dtype=STRING, key=True),
-        FieldSpec(name="age", dtype=INT),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
-    index=None,
-)
+SOURCE = SourceSpec(connector=TOPIC, cdc=Cdc.UPSERT, disorder_us=0)
+USERS = dataset("Users", {"user": STRING, "age": INT, "at": DATETIME}, keys=["user"])
 
 
 def plan_of(source: SourceSpec = SOURCE) -> IngestPlan:
@@ -104,6 +92,24 @@ class World(Kept):
             assert worker.step()
             if worker.lag == 0:
                 return
+
+    def read_with_crashes(self, data: st.DataObject, plan: IngestPlan | None = None) -> Iterator[None]:
+        """Read in polls of any sizes until the process ends or Kafka is away, some times; and then all of it."""
+
+        def worker() -> SourceWorker:
+            return self.worker(lambda: data.draw(st.integers(1, 7), label="poll"), plan)
+
+        for _ in range(data.draw(st.integers(0, 4), label="crashes")):
+            self.fuse = data.draw(st.integers(0, 20), label="items until the crash")
+            self.away = data.draw(st.booleans(), label="Kafka away")
+            interrupted = worker()
+            with suppress(KilledError, UnavailableError):
+                self.read_all(interrupted)
+                interrupted.stop()
+            yield
+        self.fuse, self.away = 10**9, False
+        self.read_all(worker())
+        yield
 
 
 class Reader:
@@ -213,17 +219,8 @@ def test_any_polls_and_crashes_take_each_record_once(
     expected = World(source)
     expected.read_all(expected.worker())
     world = World(source, broker=BROKER if data.draw(st.booleans(), label="writes take time") else None)
-    for _ in range(data.draw(st.integers(0, 4), label="crashes")):
-        world.fuse = data.draw(st.integers(0, 20), label="items until the crash")
-        world.away = data.draw(st.booleans(), label="Kafka away")
-        worker = world.worker(lambda: data.draw(st.integers(1, 7), label="poll"))
-        try:
-            world.read_all(worker)
-            worker.stop()
-        except (KilledError, UnavailableError):
-            pass
-    world.fuse, world.away = 10**9, False
-    world.read_all(world.worker(lambda: data.draw(st.integers(1, 7), label="poll")))
+    for _ in world.read_with_crashes(data):
+        pass
 
     # Records of one key come from one partition of a source, as Kafka promises, and stay in order.
     def by_partition(of: World, topic: str) -> dict[str, list[tuple[str, bytes | None]]]:
@@ -425,20 +422,3 @@ def test_a_connector_whose_formats_the_server_reads_names_a_reader(connector: ty
     if connector.reader:
         reader = resolve_name(connector.reader)
         assert all(hasattr(reader, part) for part in vars(SourceReader) if not part.startswith("_"))
-
-
-def test_errors_show_no_secret_that_was_looked_up() -> None:
-    values = {"env:A": "hunter2-old", "env:B": "abc"}
-    secrets = HiddenSecrets(lambda secret: secret if isinstance(secret, str) else values[secret.arn])
-    for secret in ("plain", SecretRef(arn="env:A"), SecretRef(arn="env:B")):
-        secrets(secret)
-    values["env:A"] = "hunter2-new"
-    secrets(SecretRef(arn="env:A"))
-    with pytest.raises(UnavailableError) as caught, secrets.hidden():
-        raise UnavailableError("plain abc: postgres://u:hunter2-new@h refused, hunter2-old before")
-    assert str(caught.value) == "plain abc: postgres://u:(secret)@h refused, (secret) before"
-    assert caught.value.__suppress_context__
-    error = UnavailableError("another")
-    with pytest.raises(UnavailableError) as unchanged, secrets.hidden():
-        raise error
-    assert unchanged.value is error

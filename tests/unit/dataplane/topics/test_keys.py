@@ -16,6 +16,7 @@ from tests.effort import examples
 USER, SHOP, RATE = Column(name="user", dtype=INT), Column(name="shop", dtype=STRING), Column(name="rate", dtype=FLOAT)
 MAC_KEYS = {"first": b"1" * 32, "second": b"2" * 32}
 TOPIC = "caraway.Orders.0123456789ab"
+Erased = tuple[tuple[Column, ...], tuple[object, ...], str]
 
 
 def kafka_key(columns: tuple[Column, ...], values: Sequence[object]) -> bytes:
@@ -23,32 +24,27 @@ def kafka_key(columns: tuple[Column, ...], values: Sequence[object]) -> bytes:
     return codec.encode_key(values) or b""
 
 
-def erased(*keys: tuple[tuple[Column, ...], tuple[object, ...], str]) -> ErasedKeys:
+def erased(*keys: Erased) -> ErasedKeys:
     made = ErasedKeys(lambda: MAC_KEYS)
     made.add(TOPIC, [erasure_of(TOPIC, columns, values, name, MAC_KEYS[name]) for columns, values, name in keys])
     return made
 
 
-USERS = st.integers(0, 6)
+USERS, RATES = st.integers(0, 6), st.integers(0, 6).map(float)
 SHOPS = st.sampled_from(["a", "b", "ä", ""])
 
 
+def erasures(*columns: tuple[Column, ...]) -> st.SearchStrategy[list[Erased]]:
+    """Return erasures by the values of some of these columns, by either secret."""
+    values = {USER: USERS, SHOP: SHOPS, RATE: RATES}
+    names = st.sampled_from(list(MAC_KEYS))
+    each = (st.tuples(st.just(some), st.tuples(*(values[one] for one in some)), names) for some in columns)
+    return st.lists(st.one_of(*each), max_size=5)
+
+
 @settings(max_examples=examples(100))
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just((USER,)), st.tuples(USERS), st.sampled_from(list(MAC_KEYS))),
-            st.tuples(st.just((SHOP,)), st.tuples(SHOPS), st.sampled_from(list(MAC_KEYS))),
-            st.tuples(st.just((USER, SHOP)), st.tuples(USERS, SHOPS), st.sampled_from(list(MAC_KEYS))),
-        ),
-        max_size=5,
-    ),
-    USERS,
-    SHOPS,
-)
-def test_it_hides_rows_that_have_all_its_values(
-    keys: list[tuple[tuple[Column, ...], tuple[object, ...], str]], user: int, shop: str
-) -> None:
+@given(erasures((USER,), (SHOP,), (USER, SHOP)), USERS, SHOPS)
+def test_it_hides_rows_that_have_all_its_values(keys: list[Erased], user: int, shop: str) -> None:
     hides = erased(*keys).hides(TOPIC, (USER, SHOP))
     row = {"user": user, "shop": shop}
     expected = any(all(row[c.name] == v for c, v in zip(columns, values, strict=True)) for columns, values, _ in keys)
@@ -134,22 +130,8 @@ def test_the_record_of_an_erasure_is_no_row_and_has_no_value_of_the_key() -> Non
 
 
 @settings(max_examples=examples(100))
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just((USER,)), st.tuples(USERS), st.sampled_from(list(MAC_KEYS))),
-            st.tuples(st.just((SHOP,)), st.tuples(SHOPS), st.sampled_from(list(MAC_KEYS))),
-            st.tuples(st.just((RATE, SHOP)), st.tuples(USERS.map(float), SHOPS), st.sampled_from(list(MAC_KEYS))),
-        ),
-        max_size=5,
-    ),
-    USERS,
-    SHOPS,
-    USERS.map(float),
-)
-def test_a_row_is_erased_by_its_key_or_by_other_columns(
-    keys: list[tuple[tuple[Column, ...], tuple[object, ...], str]], user: int, shop: str, rate: float
-) -> None:
+@given(erasures((USER,), (SHOP,), (RATE, SHOP)), USERS, SHOPS, RATES)
+def test_a_row_is_erased_by_its_key_or_by_other_columns(keys: list[Erased], user: int, shop: str, rate: float) -> None:
     schema = RecordSchema(keys=(USER,), columns=(USER, RATE, SHOP), timestamp="at", fingerprint=1)
     known = erased(*keys)
     row = {USER: user, RATE: rate, SHOP: shop}

@@ -13,8 +13,12 @@ VALUES = {"password": "pa55word", "short": "abc"}
 
 
 def looked_up() -> HiddenSecrets:
-    secrets = HiddenSecrets(lambda secret: VALUES[secret.arn] if isinstance(secret, SecretRef) else secret)
-    assert [secrets(SecretRef(arn=name)) for name in VALUES] == list(VALUES.values())
+    """Return secrets of which one was looked up again after it had changed."""
+    values = {**VALUES, "password": "hunter2-old"}
+    secrets = HiddenSecrets(lambda secret: values[secret.arn] if isinstance(secret, SecretRef) else secret)
+    for known in (values, VALUES):
+        values.update(known)
+        assert [secrets(SecretRef(arn=name)) for name in VALUES] == list(known.values())
     assert secrets("in the definition") == "in the definition"
     return secrets
 
@@ -33,9 +37,9 @@ def looked_up() -> HiddenSecrets:
 def test_an_error_with_a_secret_is_raised_without_it(error: type[Exception], raised: type[CarawayError]) -> None:
     secrets = looked_up()
     with pytest.raises(raised) as caught, secrets.hidden():
-        raise error("login of ada with pa55word failed; in the definition; abc")
+        raise error("postgres://ada:pa55word@h refused, hunter2-old before; in the definition; abc")
     assert type(caught.value) is raised
-    assert str(caught.value) == f"login of ada with {HIDDEN} failed; in the definition; abc"
+    assert str(caught.value) == f"postgres://ada:{HIDDEN}@h refused, {HIDDEN} before; in the definition; abc"
     assert "pa55word" not in "".join(traceback.format_exception(caught.value))
 
 

@@ -37,33 +37,30 @@ from caraway.dtypes.types import (
 from caraway.dtypes.values import ROWS
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec
 from tests.registry_server import RegistryServer
+from tests.unit.graph.building import dataset
 
 Row = Mapping[str, Any]
 Write = Callable[[Row], bytes]
 
 PLACE = StructType(name="Place", fields=(("lat", FLOAT), ("town", optional(STRING))))
-DATASET = DatasetSpec(
-    name="Rows",
-    version=1,
-    history_us=0,
-    fields=(
-        FieldSpec(name="n", dtype=INT),
-        FieldSpec(name="x", dtype=optional(FLOAT)),
-        FieldSpec(name="s", dtype=STRING),
-        FieldSpec(name="o", dtype=optional(STRING)),
-        FieldSpec(name="b", dtype=BOOL),
-        FieldSpec(name="raw", dtype=BYTES),
-        FieldSpec(name="day", dtype=DATE),
-        FieldSpec(name="cost", dtype=optional(DecimalType(2))),
-        FieldSpec(name="ns", dtype=ListType(of=INT)),
-        FieldSpec(name="m", dtype=MapType(of=FLOAT)),
-        FieldSpec(name="place", dtype=optional(PLACE)),
-        FieldSpec(name="color", dtype=STRING),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
-    index=None,
+DATASET = dataset(
+    "Rows",
+    {
+        "n": INT,
+        "x": optional(FLOAT),
+        "s": STRING,
+        "o": optional(STRING),
+        "b": BOOL,
+        "raw": BYTES,
+        "day": DATE,
+        "cost": optional(DecimalType(2)),
+        "ns": ListType(of=INT),
+        "m": MapType(of=FLOAT),
+        "place": optional(PLACE),
+        "color": STRING,
+        "at": DATETIME,
+    },
 )
 SOURCE = SourceSpec(connector=WebhookConnector(name="w", endpoint="e", retention_us=0), cdc=Cdc.APPEND, disorder_us=0)
 AVRO = {
