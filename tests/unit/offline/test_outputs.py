@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -107,12 +108,5 @@ def test_the_progress_as_clients_see_it() -> None:
 
 def test_the_place_of_results() -> None:
     assert place_of(query(), "/data/objects") == ("/data/objects", "offline/q/output")
-    asked = query().request
-    elsewhere = OfflineRequest(
-        inputs=asked.inputs,
-        outputs=asked.outputs,
-        timestamp_column="at",
-        rows=asked.rows,
-        output=Place(url="s3://b/p/q"),
-    )
+    elsewhere = msgspec.structs.replace(query().request, output=Place(url="s3://b/p/q"))
     assert place_of(query(request=elsewhere), "/data/objects") == ("b", "p/q")

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from caraway.compute.query.model import AliasStep, KeyPart, LookedUp, LookupStep, PythonStep, TypedColumn
+from caraway.compute.query.model import AliasStep, KeyPart, LookedUp, LookupStep, PythonStep
 from caraway.dtypes.types import FLOAT, INT, STRING, optional
 from caraway.errors import ExtractorError, InvalidInputError
 from caraway.graph.plan.model import Column
@@ -14,6 +14,7 @@ from caraway.offline.queries.model import Execution
 from caraway.offline.spark.pieces import ROWS, decoded, divided, divisions_of, encoded
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, advanced
 from caraway.offline.spark.stages import Stage, stages_of
+from tests.unit.compute.query.steps import step_of
 
 INDEX = IndexSpec(online=True, offline=True)
 
@@ -29,15 +30,7 @@ def alias(source: str, output: str) -> AliasStep:
 
 
 def function(source: str, output: str, *datasets: str) -> PythonStep:
-    return PythonStep(
-        featureset="S",
-        extractor="e",
-        inputs=(TypedColumn(name=source, dtype=INT),),
-        outputs=((output, INT),),
-        kept=(output,),
-        datasets=datasets,
-        pickled=b"",
-    )
+    return step_of(b"", {source: INT}, {output: INT}, *datasets)
 
 
 def staged(

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +26,13 @@ from caraway.compute.query.datasets import DatasetLookups
 from caraway.compute.query.executor import CompiledPlan, QueryEngine, stages
 from caraway.compute.query.explain import explain
 from caraway.compute.query.functions import compile_function
-from caraway.compute.query.model import InputColumn, PythonStep, QueryPlan, TypedColumn
-from caraway.dtypes.types import INT, STRING
+from caraway.compute.query.model import InputColumn, PythonStep, QueryPlan
+from caraway.dtypes.types import INT, STRING, DataType
 from caraway.errors import ExtractorError, UnavailableError, UnknownEntityError
 from caraway.process.confinement.policy import Confinement
 from tests.timeouts import scaled
 from tests.unit.compute.query.garden import CATALOG, DictReader
-from tests.unit.compute.query.steps import by_value
+from tests.unit.compute.query.steps import by_value, step_of
 from tests.unit.process.children.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -48,12 +49,20 @@ ROWS = {
 }
 
 
+@contextmanager
+def started(*limits: Any, **more: Any) -> Iterator[FunctionPool]:
+    made = FunctionPool(*limits, **more)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
 @pytest.fixture(scope="module")
 def pool() -> Iterator[FunctionPool]:
-    made = FunctionPool(2, scaled(SECONDS), MEMORY_MB)
-    made.start()
-    yield made
-    made.stop()
+    with started(2, scaled(SECONDS), MEMORY_MB) as made:
+        yield made
 
 
 def test_answers_are_those_of_this_process(pool: FunctionPool) -> None:
@@ -99,16 +108,8 @@ def take_much_if_odd(cls: Any, ts: Any, x: Any) -> Any:
     return x.rename("y") + len(held[:0])
 
 
-def step(function: Any) -> PythonStep:
-    return PythonStep(
-        featureset="A",
-        extractor=function.__name__,
-        inputs=(TypedColumn(name="A.x", dtype=INT),),
-        outputs=(("A.y", INT),),
-        kept=("A.y",),
-        datasets=(),
-        pickled=by_value(function),
-    )
+def step(function: Any, dtype: DataType = INT) -> PythonStep:
+    return step_of(by_value(function), {"A.x": dtype}, {"A.y": dtype}, name=function.__name__)
 
 
 def no_lookups(*_: object) -> DatasetLookups:
@@ -116,14 +117,22 @@ def no_lookups(*_: object) -> DatasetLookups:
 
 
 def run(pool: FunctionPool, of: PythonStep, x: int, commit: str = COMMIT) -> object:
+    return value(pool.compiler(commit)(of, no_lookups), x)
+
+
+def value(compiled: LaterRun, x: object) -> object:
     batch = Batch({"A.x": [x]}, 1, 0, past=False)
-    pool.compiler(commit)(of, no_lookups)(batch)
+    compiled(batch)
     return batch.columns["A.y"]
 
 
 async def run_later(pool: FunctionPool, of: PythonStep, x: int, commit: str = COMMIT) -> object:
+    return await later(pool.compiler(commit)(of, no_lookups), x)
+
+
+async def later(compiled: LaterRun, x: int) -> object:
     batch = Batch({"A.x": [x]}, 1, 0, past=False)
-    await pool.compiler(commit)(of, no_lookups).later(batch)
+    await compiled.later(batch)
     return batch.columns["A.y"]
 
 
@@ -200,15 +209,7 @@ def test_all_are_busy_is_told(pool: FunctionPool) -> None:
 
 def test_large_columns_and_lookups_travel_on_a_loop_too(pool: FunctionPool) -> None:
     words = ["x" * 1000] * 5000
-    of = PythonStep(
-        featureset="A",
-        extractor="same",
-        inputs=(TypedColumn(name="A.x", dtype=STRING),),
-        outputs=(("A.y", STRING),),
-        kept=("A.y",),
-        datasets=(),
-        pickled=by_value(same),
-    )
+    of = step(same, STRING)
     batch = Batch({"A.x": list(words)}, len(words), 0, past=False)
     asyncio.run(pool.compiler(COMMIT)(of, no_lookups).later(batch))
     assert batch.columns["A.y"] == words
@@ -234,9 +235,7 @@ def meet(mine: str, other: str, cls: Any, *series: Any) -> Any:
 
 def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
     # The functions see each other by files, to which confined functions have no rights.
-    pool = FunctionPool(2, 60.0, confinement=Confinement(mode="off"))
-    pool.start()
-    try:
+    with started(2, 60.0, confinement=Confinement(mode="off")) as pool:
         meet.__module__ = "__main__"
         steps = tuple(
             replace(
@@ -253,8 +252,6 @@ def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
         # If the steps ran one after the other, the first would wait for the second for ever.
         asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), runs_user_code=True).compute_async(batch))
         assert batch.columns == {"A.x": [7], "A.a": [7], "A.b": [7]}
-    finally:
-        pool.stop()
 
 
 def tell_secrets(cls: Any, ts: Any, x: Any) -> Any:
@@ -273,16 +270,12 @@ def test_functions_get_secrets_and_tell_them_to_nobody() -> None:
             raise UnknownEntityError(f"there is no secret {name!r}")
         return "pass-word"
 
-    pool = FunctionPool(1, 30.0, secrets=get)
-    pool.start()
-    try:
+    with started(1, 30.0, secrets=get) as pool:
         assert run(pool, step(tell_secrets), 1) == [10]
         with pytest.raises(ExtractorError, match=r"raised ValueError: can't sign with '\*\*\*'$"):
             run(pool, step(tell_secrets), 2)
         with pytest.raises(ExtractorError, match="there is no secret 'none'"):
             run(pool, step(tell_secrets), 3)
-    finally:
-        pool.stop()
 
 
 def take_little_beside_arrow(cls: Any, ts: Any, x: Any) -> Any:
@@ -293,12 +286,8 @@ def take_little_beside_arrow(cls: Any, ts: Any, x: Any) -> Any:
 
 
 def test_what_arrow_reserves_is_not_the_functions() -> None:
-    pool = FunctionPool(1, 30.0, 1100)
-    pool.start()
-    try:
+    with started(1, 30.0, 1100) as pool:
         assert run(pool, step(take_little_beside_arrow), 1) == [(200 << 20) + 1]
-    finally:
-        pool.stop()
 
 
 ORPHANED = """
@@ -364,13 +353,8 @@ def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionP
     compiled = pool.compiler(COMMIT)(step(double_of_small), no_lookups)
     assert isinstance(compiled, Traceable)
 
-    def value(x: object) -> object:
-        batch = Batch({"A.x": [x]}, 1, 0, past=False)
-        compiled(batch)
-        return batch.columns["A.y"]
-
     assert compiled.expressions == ()
-    assert value(2) == [4]
+    assert value(compiled, 2) == [4]
     eventually(lambda: compiled.expressions != (), limit=30)
     plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=(step(double_of_small),), outputs=())
     told = explain(CompiledPlan(plan, (compiled,), (), (), (), runs_user_code=True)).steps[0].details
@@ -380,27 +364,19 @@ def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionP
         hanging = [threads.submit(looping, Batch({"A.x": [1]}, 1, 0, past=False)) for looping in busy]
         # Both processes are busy, and the traced function doesn't wait for one.
         begun = time.monotonic()
-        assert value(21) == [42]
+        assert value(compiled, 21) == [42]
         assert asyncio.run(later(compiled, 21)) == [42]
         assert time.monotonic() - begun < SECONDS / 2
         assert [type(call.exception()) for call in hanging] == [ExtractorError] * 2
     with pytest.raises(ExtractorError, match="is declared int, but row 0 is null"):
-        value(None)
-
-
-async def later(compiled: LaterRun, x: int) -> object:
-    batch = Batch({"A.x": [x]}, 1, 0, past=False)
-    await compiled.later(batch)
-    return batch.columns["A.y"]
+        value(compiled, None)
 
 
 def test_who_hides_from_being_traced_costs_a_process_once(pool: FunctionPool) -> None:
     compiled = pool.compiler(COMMIT)(step(hide_and_seek), no_lookups)
     assert isinstance(compiled, Traceable)
     for attempt in range(4):
-        batch = Batch({"A.x": [attempt * 5]}, 1, 0, past=False)
-        compiled(batch)
-        assert batch.columns["A.y"] == [min(9, attempt * 5)]
+        assert value(compiled, attempt * 5) == [min(9, attempt * 5)]
         wait(pool._tracing.copy(), 30)
     assert compiled.expressions == ()
 
@@ -445,10 +421,8 @@ def process_number(cls: Any, ts: Any, x: Any) -> Any:
 
 @pytest.fixture
 def single() -> Iterator[FunctionPool]:
-    made = FunctionPool(1, 30.0)
-    made.start()
-    yield made
-    made.stop()
+    with started(1, 30.0) as made:
+        yield made
 
 
 def test_a_function_reaches_no_function_of_another_commit(single: FunctionPool) -> None:

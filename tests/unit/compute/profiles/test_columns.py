@@ -5,6 +5,7 @@ import statistics
 from collections import Counter
 from contextlib import suppress
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -86,17 +87,12 @@ def test_a_profile_of_few_words_counts_them(values: list[str | None]) -> None:
     assert profile.nulls == values.count(None)
 
 
-@given(st.lists(numbers, min_size=3, max_size=3))
-def test_merging_numbers_is_associative_commutative_and_the_whole(parts: list[list[float | None]]) -> None:
-    a, b, c = map(of_numbers, parts)
-    whole = exact(of_numbers([value for part in parts for value in part]))
-    assert exact(merged(merged(a, b), c)) == exact(merged(a, merged(b, c))) == exact(merged(c, b, a)) == whole
-
-
-@given(st.lists(words, min_size=3, max_size=3))
-def test_merging_words_is_associative_commutative_and_the_whole(parts: list[list[str | None]]) -> None:
-    a, b, c = map(of_words, parts)
-    whole = exact(of_words([value for part in parts for value in part]))
+@pytest.mark.parametrize(("columns", "of"), [(numbers, of_numbers), (words, of_words)], ids=["numbers", "words"])
+@given(data=st.data())
+def test_merging_is_associative_commutative_and_the_whole(columns: Any, of: Any, data: st.DataObject) -> None:
+    parts = data.draw(st.lists(columns, min_size=3, max_size=3))
+    a, b, c = map(of, parts)
+    whole = exact(of([value for part in parts for value in part]))
     assert exact(merged(merged(a, b), c)) == exact(merged(a, merged(b, c))) == exact(merged(c, b, a)) == whole
 
 

@@ -6,31 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.dataplane.archive.trimming import processed, removable
-from caraway.graph.operators import Input
-from caraway.graph.plan.model import JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
+from caraway.graph.plan.model import JobPlan
+from tests.unit.dataplane.streams.plans import job, topic
 
 OFFSETS = st.integers(0, 20)
 PARTITIONS = st.dictionaries(st.integers(0, 2), OFFSETS, max_size=3)
 TOPICS = st.dictionaries(st.sampled_from("abc"), PARTITIONS, max_size=3)
 
 
-def topic(name: str) -> TopicPlan:
-    schema = RecordSchema(keys=(), columns=(), timestamp="at", fingerprint=1)
-    return TopicPlan(dataset=name, name=name, kind=TopicKind.EVENTS, schema=schema, disorder_us=0)
-
-
-def job(*topics: str) -> JobPlan:
-    return JobPlan(
-        job_id="/".join(topics),
-        dataset="D",
-        pipeline="p",
-        mode=JobMode.REAL_TIME,
-        mode_reason="",
-        inputs=tuple(topic(name) for name in topics),
-        output=topic("out"),
-        operator=Input(dataset=topics[0]),
-        horizon_us=0,
-    )
+def reading(*topics: str) -> JobPlan:
+    return job("/".join(topics), *map(topic, topics))
 
 
 @given(archived=TOPICS, old=TOPICS, jobs=st.lists(st.tuples(st.sets(st.sampled_from("abc"), min_size=1), TOPICS)))
@@ -40,7 +25,7 @@ def test_no_record_is_removed_that_somebody_needs(
     jobs: list[tuple[set[str], Mapping[str, Mapping[int, int]]]],
 ) -> None:
     running = [
-        (job(*sorted(read)), {"positions": {t: {str(p): o for p, o in found.items()} for t, found in at.items()}})
+        (reading(*sorted(read)), {"positions": {t: {str(p): o for p, o in found.items()} for t, found in at.items()}})
         for read, at in jobs
     ]
     found = removable(archived, old, processed(running))
@@ -54,7 +39,7 @@ def test_no_record_is_removed_that_somebody_needs(
 
 
 def test_a_job_without_figures_has_processed_nothing() -> None:
-    known = (job("a"), {"positions": {"a": {"0": 9}}})
+    known = (reading("a"), {"positions": {"a": {"0": 9}}})
     assert processed([known]) == {"a": {0: 9}}
-    assert processed([known, (job("a"), {})]) == {"a": {}}
-    assert removable({"a": {0: 5}}, {"a": {0: 5}}, processed([known, (job("a"), {})])) == {"a": {0: 0}}
+    assert processed([known, (reading("a"), {})]) == {"a": {}}
+    assert removable({"a": {0: 5}}, {"a": {0: 5}}, processed([known, (reading("a"), {})])) == {"a": {0: 0}}

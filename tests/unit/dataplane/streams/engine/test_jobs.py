@@ -11,13 +11,14 @@ from caraway.dataplane.streams.engine.jobs import (
     LAST_BACKOFF_SECONDS,
     RECOVERED_SECONDS,
     Jobs,
+    JobStatus,
     brief,
 )
 from caraway.dataplane.streams.engine.phases import Phase
 from caraway.dataplane.streams.engine.spark_runtime import staggered
-from caraway.graph.operators import Input
-from caraway.graph.plan.model import JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
+from caraway.graph.plan.model import JobPlan
 from caraway.state.model import JobState
+from tests.unit.dataplane.streams.plans import job, topic
 
 
 class AtOnce(Executor):
@@ -73,8 +74,16 @@ class Rig:
         self.runtime = FakeRuntime()
         self.jobs = Jobs(self.runtime, AtOnce(), lambda: self.now)
 
-    def state(self, *wanted: JobPlan) -> dict[str, JobState]:
-        return {job_id: status.state for job_id, status in self.jobs.reconcile(wanted).items()}
+    def state(self, *wanted: str) -> dict[str, JobState]:
+        """Look at the jobs of these names once, and return their states."""
+        return {job_id: status.state for job_id, status in self.jobs.reconcile([*map(plan, wanted)]).items()}
+
+    def status(self, job_id: str) -> JobStatus:
+        return self.jobs.reconcile([plan(job_id)])[job_id]
+
+    def started(self, *wanted: str) -> None:
+        for _ in range(2):
+            self.state(*wanted)
 
 
 @pytest.fixture
@@ -83,124 +92,105 @@ def rig() -> Rig:
 
 
 def plan(job_id: str) -> JobPlan:
-    schema = RecordSchema(keys=(), columns=(), timestamp="at", fingerprint=1)
-    topic = TopicPlan(dataset="D", name="d", kind=TopicKind.EVENTS, schema=schema, disorder_us=0)
-    return JobPlan(
-        job_id=job_id,
-        dataset="D",
-        pipeline="p",
-        operator=Input(dataset="D"),
-        inputs=(topic,),
-        output=topic,
-        mode=JobMode.REAL_TIME,
-        mode_reason="",
-        horizon_us=0,
-    )
+    return job(job_id, topic("d"))
 
 
 def test_a_wanted_job_starts_and_runs(rig: Rig) -> None:
-    assert rig.state(plan("a")) == {"a": JobState.STARTING}
-    assert rig.state(plan("a")) == {"a": JobState.RUNNING}
-    assert rig.jobs.reconcile([plan("a")])["a"].progress == {"rows": 3}
+    assert rig.state("a") == {"a": JobState.STARTING}
+    assert rig.state("a") == {"a": JobState.RUNNING}
+    assert rig.status("a").progress == {"rows": 3}
     assert len(rig.runtime.queries) == 1
 
 
 def test_a_job_that_is_not_wanted_any_more_is_stopped_and_reported_as_stopped_once(rig: Rig) -> None:
-    rig.state(plan("a"), plan("b"))
-    rig.state(plan("a"), plan("b"))
-    assert rig.state(plan("b")) == {"a": JobState.STOPPED, "b": JobState.RUNNING}
+    rig.started("a", "b")
+    assert rig.state("b") == {"a": JobState.STOPPED, "b": JobState.RUNNING}
     assert [query.stopped for query in rig.runtime.queries] == [True, False]
-    assert rig.state(plan("b")) == {"b": JobState.RUNNING}
+    assert rig.state("b") == {"b": JobState.RUNNING}
 
 
 def test_a_failed_query_is_started_again_after_a_pause(rig: Rig) -> None:
-    rig.state(plan("a"))
-    rig.state(plan("a"))
+    rig.started("a")
     rig.runtime.queries[0].error = "broken"
-    failed = rig.jobs.reconcile([plan("a")])["a"]
+    failed = rig.status("a")
     assert (failed.state, failed.error, failed.attempts) == (JobState.FAILING, "broken", 1)
-    rig.state(plan("a"))
+    rig.state("a")
     assert len(rig.runtime.queries) == 1, "not before the pause is over"
     rig.now += FIRST_BACKOFF_SECONDS
-    rig.state(plan("a"))
-    running = rig.jobs.reconcile([plan("a")])["a"]
+    rig.state("a")
+    running = rig.status("a")
     assert (running.state, running.error, running.attempts) == (JobState.RUNNING, "broken", 2)
     rig.now += RECOVERED_SECONDS
-    assert rig.jobs.reconcile([plan("a")])["a"].error == ""
+    assert rig.status("a").error == ""
 
 
 def test_pauses_grow_up_to_a_bound_and_start_over_after_recovery(rig: Rig) -> None:
     rig.runtime.refusal = OSError("no broker")
     pauses: list[float] = []
     for _ in range(8):
-        rig.state(plan("a"))
-        rig.state(plan("a"))
+        rig.started("a")
         before = rig.now
-        while rig.jobs.reconcile([plan("a")])["a"].attempts == len(pauses) + 1:
+        while rig.status("a").attempts == len(pauses) + 1:
             rig.now += 1
         pauses.append(rig.now - before)
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
     assert pauses[-1] == LAST_BACKOFF_SECONDS
     rig.runtime.refusal = None
-    while rig.state(plan("a")) != {"a": JobState.RUNNING}:
+    while rig.state("a") != {"a": JobState.RUNNING}:
         rig.now += 1
     rig.now += RECOVERED_SECONDS
-    rig.state(plan("a"))
+    rig.state("a")
     rig.runtime.queries[-1].error = "again"
-    rig.state(plan("a"))
+    rig.state("a")
     rig.now += FIRST_BACKOFF_SECONDS
-    rig.state(plan("a"))
-    assert rig.state(plan("a")) == {"a": JobState.RUNNING}
+    rig.state("a")
+    assert rig.state("a") == {"a": JobState.RUNNING}
 
 
 def test_one_job_that_fails_leaves_the_others_alone(rig: Rig) -> None:
-    rig.state(plan("a"), plan("b"))
-    rig.state(plan("a"), plan("b"))
+    rig.started("a", "b")
     rig.runtime.queries[0].error = "broken"
-    assert rig.state(plan("a"), plan("b")) == {"a": JobState.FAILING, "b": JobState.RUNNING}
+    assert rig.state("a", "b") == {"a": JobState.FAILING, "b": JobState.RUNNING}
 
 
 def test_stop_all_ends_every_query(rig: Rig) -> None:
-    rig.state(plan("a"), plan("b"))
-    rig.state(plan("a"), plan("b"))
+    rig.started("a", "b")
     assert all(future.done() for future in rig.jobs.stop_all())
     assert all(query.stopped for query in rig.runtime.queries)
 
 
 def test_a_job_whose_backlog_is_done_goes_on_live_and_runs_all_the_time(rig: Rig) -> None:
     rig.runtime.next_phase = Phase.BACKFILL
-    rig.state(plan("a"))
-    assert rig.state(plan("a")) == {"a": JobState.RUNNING}
+    rig.state("a")
+    assert rig.state("a") == {"a": JobState.RUNNING}
     backfill = rig.runtime.queries[0]
     backfill.over = True
     rig.runtime.next_phase = Phase.LIVE
-    states = [rig.state(plan("a")) for _ in range(3)]
+    states = [rig.state("a") for _ in range(3)]
     assert states == [{"a": JobState.RUNNING}] * 3
     assert backfill.stopped, "two queries on one checkpoint"
     assert [query.phase for query in rig.runtime.queries] == [Phase.BACKFILL, Phase.LIVE]
     assert rig.runtime.came_from == [None, Phase.BACKFILL]
-    assert rig.jobs.reconcile([plan("a")])["a"].attempts == 1
+    assert rig.status("a").attempts == 1
 
 
 def test_a_job_that_fails_between_its_phases_is_started_anew(rig: Rig) -> None:
-    rig.state(plan("a"))
-    rig.state(plan("a"))
+    rig.started("a")
     rig.runtime.queries[0].over = True
     rig.runtime.refusal = OSError("no broker")
-    rig.state(plan("a"))
-    assert rig.state(plan("a")) == {"a": JobState.FAILING}
+    rig.state("a")
+    assert rig.state("a") == {"a": JobState.FAILING}
     rig.runtime.refusal = None
     rig.now += FIRST_BACKOFF_SECONDS
-    rig.state(plan("a"))
-    assert rig.state(plan("a")) == {"a": JobState.RUNNING}
+    rig.state("a")
+    assert rig.state("a") == {"a": JobState.RUNNING}
     assert rig.runtime.came_from == [None, None]
 
 
 def test_a_job_that_is_dropped_between_its_phases_is_stopped(rig: Rig) -> None:
-    rig.state(plan("a"))
-    rig.state(plan("a"))
+    rig.started("a")
     rig.runtime.queries[0].over = True
-    rig.state(plan("a"))
+    rig.state("a")
     assert rig.state() == {"a": JobState.STOPPED}
     assert [query.stopped for query in rig.runtime.queries] == [True, True]
 

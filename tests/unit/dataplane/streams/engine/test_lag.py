@@ -7,15 +7,11 @@ from hypothesis import strategies as st
 
 from caraway.dataplane.streams.engine.lag import Lag, Observer, Tide, messages_between
 from caraway.dataplane.streams.spark.live import RealTimeRows
-from caraway.graph.plan.model import RecordSchema, TopicKind, TopicPlan
+from caraway.graph.plan.model import TopicKind
 from tests.effort import examples
+from tests.unit.dataplane.streams.plans import topic
 
 amounts = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12)
-
-
-def topic(name: str, kind: TopicKind = TopicKind.VERSIONS) -> TopicPlan:
-    schema = RecordSchema(keys=(), columns=(), timestamp="at", fingerprint=1)
-    return TopicPlan(dataset=name, name=name, kind=kind, schema=schema, disorder_us=0)
 
 
 def test_messages_are_counted_from_the_beginning_of_a_partition_that_is_new() -> None:
@@ -63,9 +59,9 @@ def test_the_observer_reads_the_ends_of_watched_topics() -> None:
         return {name: ends[name] for name in names}
 
     observer = Observer(ends_of, dict, lambda _: {}, clock=lambda: 5.0)
-    observer.watch([topic("a")])
+    observer.watch([topic("a", TopicKind.VERSIONS)])
     observer.look()
-    observer.watch([topic("b")])
+    observer.watch([topic("b", TopicKind.VERSIONS)])
     observer.look()
     assert asked == [{"a"}, {"a", "b"}]
     assert observer.lag(["a"], 6) == Lag(records=4, seconds=0.0)
@@ -80,7 +76,7 @@ def test_the_observer_looks_at_the_blocks_of_event_topics_that_have_grown() -> N
         return dict.fromkeys(asked[-1], 20.0)
 
     observer = Observer(lambda _: ends, dict, sizes_of, clock=lambda: 5.0)
-    observer.watch([topic("events", TopicKind.EVENTS), topic("versions")])
+    observer.watch([topic("events"), topic("versions", TopicKind.VERSIONS)])
     observer.look()
     observer.look()
     ends = {"events": {0: 11}, "versions": {0: 11}}

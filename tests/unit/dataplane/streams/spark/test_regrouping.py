@@ -17,7 +17,6 @@ from caraway.graph.operators import (
     First,
     Input,
     Join,
-    JoinKind,
     Latest,
     Operator,
     Rename,
@@ -25,8 +24,10 @@ from caraway.graph.operators import (
     Transform,
     Union,
 )
-from caraway.graph.plan.model import Column, JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
+from caraway.graph.plan.model import Column, JobPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.graph.windows import ContinuousWindow
+from tests.unit.dataplane.streams.plans import job, topic
+from tests.unit.graph.building import join
 
 FUNCTION = PythonFunction(name="any", source_code="", pickled=b"")
 EVENTS, TABLE = Input(dataset="Events"), Input(dataset="Table")
@@ -35,46 +36,22 @@ EVENTS, TABLE = Input(dataset="Events"), Input(dataset="Table")
 def _topic(name: str, kind: TopicKind, keys: int = 0) -> TopicPlan:
     columns = (Column(name="user", dtype=INT), Column(name="town", dtype=STRING), Column(name="price", dtype=FLOAT))
     schema = RecordSchema(keys=columns[:keys], columns=columns, timestamp="at", fingerprint=1)
-    return TopicPlan(dataset=name, name=name, kind=kind, schema=schema, disorder_us=0, revised=True)
+    return topic(name, kind, schema, revised=True)
 
 
 def _plan(operator: Operator) -> JobPlan:
     kind = TopicKind.AGGREGATE_INPUTS if isinstance(operator, Aggregate) else TopicKind.EVENTS
-    return JobPlan(
-        job_id="job",
-        dataset="Derived",
-        pipeline="pipeline",
-        operator=operator,
-        inputs=(_topic("Events", TopicKind.EVENTS), _topic("Table", TopicKind.VERSIONS, keys=1)),
-        output=_topic("Derived", kind),
-        mode=JobMode.REAL_TIME,
-        mode_reason="test",
-        horizon_us=0,
-    )
+    inputs = _topic("Events", TopicKind.EVENTS), _topic("Table", TopicKind.VERSIONS, keys=1)
+    return job("job", *inputs, operator=operator, output=_topic("Derived", kind))
 
 
 def _join(left: Operator, right: str, field: str = "town", *, on: str = "user") -> Join:
-    return Join(
-        left=left,
-        right=right,
-        how=JoinKind.INNER,
-        left_on=(on,),
-        right_on=("user",),
-        within_low_us=None,
-        within_high_us=0,
-        fields=(field,),
-    )
+    return join(left, right, on, field, right_on="user")
 
 
 def _counted(of: Operator, by: str = "town") -> Aggregate:
-    count = AggregateSpec(
-        function=AggregateFunction.COUNT,
-        into="n",
-        of=None,
-        window=ContinuousWindow(length_us=None),
-        default=None,
-        dtype=INT,
-    )
+    forever = ContinuousWindow(length_us=None)
+    count = AggregateSpec(function=AggregateFunction.COUNT, into="n", of=None, window=forever, default=None, dtype=INT)
     return Aggregate(of=of, keys=(by,), aggregates=(count,))
 
 

@@ -6,43 +6,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pytest
 
 from caraway.compute.profiles.columns import ColumnProfile
 from caraway.compute.profiles.kinds import Kind
-from caraway.dataplane.archive.served_table import SCHEMA, rows_of, table_of
 from caraway.dataplane.archive.store.tables import ArchiveTable
 from caraway.offline.monitoring.drift.profiling import MAX_ROWS, new_rows, profiles_of, typed
 from caraway.state.drift import HourKey
+from tests.unit.offline.monitoring import served
 
 HOUR_US = 3_600 * 1_000_000
 KINDS = {"A.n": Kind.NUMBER, "A.city": Kind.CATEGORY}
 
 
-def record(served_us: int, users: Sequence[int], *, branch: str = "main", commit: str = "c") -> bytes:
-    return orjson.dumps(
-        {
-            "query": f"q{served_us}",
-            "served_us": served_us,
-            "branch": branch,
-            "commit": commit,
-            "workflow": "w",
-            "at_us": served_us - 1,
-            "rows": list(range(len(users))),
-            "inputs": {"A.user": users},
-            "outputs": {"A.n": [user / 2 for user in users], "A.city": [f"c{user}" for user in users]},
-        }
-    )
-
-
-def table(folder: Path, messages: Sequence[tuple[int, int, bytes]]) -> ArchiveTable:
-    """Return a table with the rows of messages, given by partition, offset and value."""
-    found = ArchiveTable.opened(str(folder), "served", SCHEMA, dataset="served features")
-    rows = [row for partition, offset, data in messages for row in rows_of(data, partition, offset)]
-    found.append(table_of(rows), {p: max(o for q, o, _ in messages if q == p) + 1 for p, _, _ in messages})
-    return found
+def record(served_us: int, users: Sequence[int], branch: str = "main") -> bytes:
+    halves, cities = [user / 2 for user in users], [f"c{user}" for user in users]
+    return served.record(served_us, users, branch=branch, n=halves, city=cities)
 
 
 def passes(found: ArchiveTable, most: int) -> list[dict[HourKey, ColumnProfile]]:
@@ -76,7 +56,7 @@ def test_each_row_is_profiled_once_in_its_hour_however_many_a_pass_takes(tmp_pat
         (1, 1, record(20, [7], branch="other")),
         (1, 2, record(30, [8], branch="removed")),
     ]
-    found = passes(table(tmp_path, messages), most)
+    found = passes(served.table(tmp_path, messages), most)
     assert counts(found) == {
         (branch, feature, hour): rows
         for (branch, hour), rows in {("main", 0): 3, ("main", 1): 3, ("other", 0): 1}.items()
@@ -87,7 +67,7 @@ def test_each_row_is_profiled_once_in_its_hour_however_many_a_pass_takes(tmp_pat
 
 
 def test_profiles_have_the_values_and_the_keys_of_the_rows(tmp_path: Path) -> None:
-    (found,) = passes(table(tmp_path, [(0, 0, record(10, [1] * 50 + [3] * 50))]), MAX_ROWS)
+    (found,) = passes(served.table(tmp_path, [(0, 0, record(10, [1] * 50 + [3] * 50))]), MAX_ROWS)
     hour = datetime(1970, 1, 1, tzinfo=UTC)
     n = found[HourKey(branch="main", feature="A.n", kind=Kind.NUMBER, hour=hour)]
     city = found[HourKey(branch="main", feature="A.city", kind=Kind.CATEGORY, hour=hour)]
@@ -97,19 +77,19 @@ def test_profiles_have_the_values_and_the_keys_of_the_rows(tmp_path: Path) -> No
 
 
 def test_rows_of_erased_keys_and_of_unknown_commits_are_left_out(tmp_path: Path) -> None:
-    rows = new_rows(table(tmp_path, [(0, 0, record(10, [1, 22]))]), {}, {0: 1}, most=MAX_ROWS).rows
+    rows = new_rows(served.table(tmp_path, [(0, 0, record(10, [1, 22]))]), {}, {0: 1}, most=MAX_ROWS).rows
     kept = profiles_of(rows, lambda _: KINDS, lambda _commit, inputs, _outputs: "22" in inputs, ["main"])
     assert [column.rows for column in kept.values()] == [1, 1]
     assert profiles_of(rows, lambda _: {}, lambda *_: False, ["main"]) == {}
 
 
 def test_nothing_new_moves_nothing(tmp_path: Path) -> None:
-    found = new_rows(table(tmp_path, [(0, 0, record(10, [1]))]), {0: 1}, {0: 1}, most=MAX_ROWS)
+    found = new_rows(served.table(tmp_path, [(0, 0, record(10, [1]))]), {0: 1}, {0: 1}, most=MAX_ROWS)
     assert (len(found.rows), found.until) == (0, {0: 1})
 
 
 def test_positions_without_rows_are_passed(tmp_path: Path) -> None:
-    found = new_rows(table(tmp_path, [(0, 0, record(10, [1]))]), {0: 1}, {0: 5}, most=MAX_ROWS)
+    found = new_rows(served.table(tmp_path, [(0, 0, record(10, [1]))]), {0: 1}, {0: 5}, most=MAX_ROWS)
     assert (len(found.rows), found.until) == (0, {0: 5})
     assert profiles_of(found.rows, lambda _: KINDS, lambda *_: False, ["main"]) == {}
 

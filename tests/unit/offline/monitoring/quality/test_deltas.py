@@ -14,21 +14,15 @@ from caraway.dataplane.topics.reader import Message
 from caraway.dtypes.types import INT, STRING
 from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.plan.model import CheckPlan, Column, RecordSchema, TopicKind, TopicPlan
-from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.offline.monitoring.quality.deltas import DeltaReader
 from caraway.offline.monitoring.quality.seen import SeenRecords
+from tests.unit.graph.building import dataset
 
 KEY, VALUE = Column(name="k", dtype=STRING), Column(name="v", dtype=INT)
 SCHEMA = RecordSchema(keys=(KEY,), columns=(KEY, VALUE), timestamp="at", fingerprint=7)
 CODEC = RecordCodec(SCHEMA)
 SUITE = ExpectationSuite(name="s", version=0, expectations=())
-SPEC = DatasetSpec(
-    name="D",
-    version=1,
-    history_us=0,
-    fields=(FieldSpec(name="k", dtype=STRING, key=True), FieldSpec(name="v", dtype=INT)),
-    index=None,
-)
+SPEC = dataset("D", {"k": STRING, "v": INT}, keys=["k"])
 
 
 def plan(*, repeats: bool, schema: RecordSchema = SCHEMA) -> CheckPlan:

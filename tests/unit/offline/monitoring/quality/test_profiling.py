@@ -19,10 +19,11 @@ from caraway.dtypes.types import BOOL, DATE, DATETIME, FLOAT, INT, STRING, DataT
 from caraway.graph.drift import Drift
 from caraway.graph.expectations import NO_EXPECTATIONS
 from caraway.graph.plan.model import CheckPlan, Column, RecordSchema, TopicKind, TopicPlan
-from caraway.graph.specs import DatasetSpec, FieldSpec, Metadata
+from caraway.graph.specs import Metadata
 from caraway.offline.monitoring.quality.deltas import Deltas
 from caraway.offline.monitoring.quality.profiling import MOST_PROFILES, RowProfiles, profiled_kinds
 from tests.parity.profiling import beyond_bounds, exact_parts, value_of
+from tests.unit.graph.building import dataset
 
 HOUR_US = 3_600_000_000
 NOW_US = instant_us(datetime(2026, 5, 1, 12, 30, tzinfo=UTC))
@@ -55,15 +56,7 @@ Row = dict[str, Any]
 
 
 def plan(*keys: str) -> CheckPlan:
-    fields = tuple(FieldSpec(name=name, dtype=dtype, key=name in keys) for name, dtype in TYPES.items())
-    spec = DatasetSpec(
-        name="D",
-        version=1,
-        history_us=0,
-        fields=(*fields, FieldSpec(name="at", dtype=DATETIME, timestamp=True)),
-        index=None,
-        metadata=Metadata(drift=Drift()),
-    )
+    spec = dataset("D", {**TYPES, "at": DATETIME}, keys=keys, metadata=Metadata(drift=Drift()))
     columns = tuple(Column(name=name, dtype=dtype) for name, dtype in TYPES.items())
     schema = RecordSchema(
         keys=tuple(c for c in columns if c.name in keys), columns=columns, timestamp="at", fingerprint=7

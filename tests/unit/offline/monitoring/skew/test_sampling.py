@@ -4,38 +4,17 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import orjson
 import pytest
 
-from caraway.dataplane.archive.served_table import SCHEMA, rows_of, table_of
 from caraway.dataplane.archive.store.tables import ArchiveTable
 from caraway.offline.monitoring.skew.sampling import SPAN, Drawn, draw
+from tests.unit.offline.monitoring import served
 
 END = 1_000
 
 
 def record(served_us: int, users: Sequence[int]) -> bytes:
-    return orjson.dumps(
-        {
-            "query": f"q{served_us}",
-            "served_us": served_us,
-            "branch": "main",
-            "commit": "c",
-            "workflow": "w",
-            "at_us": served_us - 1,
-            "rows": list(range(len(users))),
-            "inputs": {"A.user": users},
-            "outputs": {"A.n": [user / 3 for user in users]},
-        }
-    )
-
-
-def table(folder: Path, messages: Sequence[tuple[int, int, bytes]]) -> ArchiveTable:
-    """Return a table with the rows of messages, given by partition, offset and value; each in a file of its own."""
-    found = ArchiveTable.opened(str(folder), "served", SCHEMA, dataset="served features")
-    for partition, offset, data in messages:
-        found.append(table_of(list(rows_of(data, partition, offset))), {partition: offset + 1})
-    return found
+    return served.record(served_us, users, n=[user / 3 for user in users])
 
 
 def drawn(
@@ -53,7 +32,7 @@ def drawn(
 
 
 def test_rows_come_once_and_whole(tmp_path: Path) -> None:
-    found = table(tmp_path, [(0, 0, record(10, [1, 2])), (1, 0, record(20, [3])), (0, 1, record(30, [4, 5]))])
+    found = served.table(tmp_path, [(0, 0, record(10, [1, 2])), (1, 0, record(20, [3])), (0, 1, record(30, [4, 5]))])
     first = drawn(found, {})
     assert [(row.partition, row.offset, row.row, row.inputs["A.user"]) for row in first.rows] == [
         (0, 0, 0, 1),
@@ -73,7 +52,7 @@ def test_rows_come_once_and_whole(tmp_path: Path) -> None:
 def test_rows_wait_until_they_are_old_enough_and_so_do_those_behind_them(tmp_path: Path) -> None:
     # A producer's delay may put an older row behind a newer one.
     messages = [(0, 0, record(10, [1])), (0, 1, record(50, [2])), (0, 2, record(20, [3])), (1, 0, record(60, [4]))]
-    found = table(tmp_path, messages)
+    found = served.table(tmp_path, messages)
     early = drawn(found, {}, before=40)
     assert [row.inputs["A.user"] for row in early.rows] == [1]
     assert early.until == {0: 1, 1: 0}
@@ -84,7 +63,7 @@ def test_rows_wait_until_they_are_old_enough_and_so_do_those_behind_them(tmp_pat
 
 @pytest.mark.parametrize("most", [1, 7, 40])
 def test_a_part_is_drawn_of_many_rows(tmp_path: Path, most: int) -> None:
-    found = table(tmp_path, [(0, n, record(n, list(range(10 * n, 10 * n + 10)))) for n in range(4)])
+    found = served.table(tmp_path, [(0, n, record(n, list(range(10 * n, 10 * n + 10)))) for n in range(4)])
     some = drawn(found, {}, most=most)
     users = [row.inputs["A.user"] for row in some.rows]
     assert len(set(map(str, users))) == len(users) == most
@@ -92,12 +71,12 @@ def test_a_part_is_drawn_of_many_rows(tmp_path: Path, most: int) -> None:
 
 
 def test_erased_rows_are_left_out(tmp_path: Path) -> None:
-    found = table(tmp_path, [(0, 0, record(1, [1, 2, 3]))])
+    found = served.table(tmp_path, [(0, 0, record(1, [1, 2, 3]))])
     assert [row.inputs["A.user"] for row in drawn(found, {}, erased='"A.user":2').rows] == [1, 3]
 
 
 def test_only_the_newest_of_very_many_messages_are_considered(tmp_path: Path) -> None:
-    found = table(tmp_path, [(0, 0, record(1, [1])), (0, SPAN, record(2, [2])), (0, SPAN + 5, record(3, [3]))])
+    found = served.table(tmp_path, [(0, 0, record(1, [1])), (0, SPAN, record(2, [2])), (0, SPAN + 5, record(3, [3]))])
     some = drawn(found, {})
     assert [row.inputs["A.user"] for row in some.rows] == [2, 3]
     assert some.until == {0: SPAN + 6}
