@@ -1,5 +1,7 @@
 """Tests of two servers that share an index of four shards; one is killed and comes back, under readers of both.
 
+The servers read each other's shards by TLS.
+
 Every answer of either server must be the one that a dictionary of the records gives, or a refusal that asks to try
 again.
 """
@@ -7,18 +9,21 @@ again.
 # ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
+import ssl
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from caraway import Count, F, connectors, dataset, extractor, featureset, field, meta, pipeline
 from caraway.apps.server.__main__ import run_workers
+from caraway.apps.stack import ports
 from caraway.dataplane.topics.codec import PUT, RecordCodec
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.dtypes import Continuous, Tumbling
@@ -32,6 +37,7 @@ from caraway.process.settings.server import ServerSettings
 from caraway.process.settings.settings import Settings
 from tests.integration.server.engine_process import EngineProcess
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
+from tests.services.certificates import write_certificates
 from tests.tls import TLS
 
 SHARDS = 4
@@ -117,6 +123,9 @@ FEATURES = ["Told.name", "Told.total", "Told.hour"]
 @pytest.fixture
 def servers(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
     """Yield two servers with folders of their own, one object store and one key file."""
+    identity = tmp_path / "servers.pem"
+    write_certificates(tmp_path / "servers-ca.pem", identity)
+    tls: dict[str, Any] = {"ca_file": tmp_path / "servers-ca.pem", "certificate_file": identity, "key_file": identity}
 
     def make(name: str) -> ServerProcess:
         server = ServerProcess(
@@ -125,7 +134,7 @@ def servers(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerP
         server.settings = server.settings.model_copy(
             update={
                 "kafka": KafkaSettings(bootstrap_servers=kafka, partitions=SHARDS),
-                "index": IndexSettings(shards=SHARDS, lease_seconds=4.0),
+                "index": IndexSettings(shards=SHARDS, lease_seconds=4.0, port=ports.choose(), **tls),
                 "objects": str(tmp_path / "objects"),
             }
         )
@@ -267,6 +276,10 @@ def test_every_answer_is_right_or_asks_to_try_again(servers: tuple[ServerProcess
 
     # Each server has its part, and both answer for all of it.
     eventually(lambda: (len(here(one)), len(here(two))) == (2, 2), said)
+    for server in servers:
+        found = server.settings.index
+        assert found.certificate_file is not None
+        assert ssl.get_server_certificate(("127.0.0.1", found.port or 0)) in found.certificate_file.read_text()
     assert sorted([*here(one), *here(two)]) == list(range(SHARDS))
     model.log(one, 0, 20, "first")
     model.log(two, 20, 40, "first")
