@@ -78,7 +78,7 @@ class ConnectorLimits:
     endpoints: frozenset[str] = frozenset()
     objects_url: str = ""
     data_dir: Path | None = None
-    confinement: Confinement = Confinement(network=True, accepts=False)  # noqa: RUF009 (it is frozen)
+    confinement: Confinement = Confinement(network=True)  # noqa: RUF009 (it is frozen)
     memory_mb: int | None = None
 
     def hold(self, connector: Connector, *, writes: bool = False) -> Callable[[], AbstractContextManager[None]]:

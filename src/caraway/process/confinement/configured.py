@@ -30,7 +30,7 @@ def confinement_of(settings: Settings) -> Confinement:
 
 def confinement_of_connectors(settings: Settings) -> Confinement:
     """Return the confinement of sources and sinks: that of functions, with the network and nothing else."""
-    return replace(confinement_of(settings), network=True, accepts=False, processes=False, readable=(), environment=())
+    return replace(confinement_of(settings), network=True, processes=False, readable=(), environment=())
 
 
 def write_note(data_dir: Path, report: Report | None) -> None:

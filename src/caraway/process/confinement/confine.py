@@ -104,7 +104,6 @@ def _files(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
             writable=[scratch],
             devices=[Path(path) for path in places.DEVICES],
             network=policy.network,
-            accepts=policy.accepts,
         )
     except OSError as error:
         yield False, f"files aren't limited: the kernel has no Landlock ({error.strerror})"

@@ -55,11 +55,10 @@ def restrict(
     writable: Iterable[Path],
     devices: Iterable[Path],
     network: bool,
-    accepts: bool = True,
 ) -> None:
-    """Remove all rights to files but these, to TCP unless `network`, and to signals for other processes.
+    """Remove all rights to files but these, to TCP's ports, and to signals for other processes.
 
-    Without `accepts`, no port of TCP can be opened for others.
+    With `network`, TCP can connect to ports, but open none for others.
 
     Files and folders that are `readable` may be read, the entries of `listed` folders listed, `devices` read and
     written, and folders that are `writable` have all rights. The process must have set `no_new_privs`.
@@ -71,10 +70,8 @@ def restrict(
     for since, right in ((_ABI_REFER, _REFER), (_ABI_TRUNCATE, _TRUNCATE), (_ABI_IOCTL, _IOCTL_DEV)):
         rights |= right if abi >= since else 0
     attributes = _RulesetAttributes(rights, 0, 0)
-    if abi >= _ABI_NETWORK and not network:
-        attributes.net = _BIND_TCP | _CONNECT_TCP
-    elif abi >= _ABI_NETWORK and not accepts:
-        attributes.net = _BIND_TCP
+    if abi >= _ABI_NETWORK:
+        attributes.net = _BIND_TCP if network else _BIND_TCP | _CONNECT_TCP
     if abi >= _ABI_SCOPE:
         attributes.scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL
     ruleset = system.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)

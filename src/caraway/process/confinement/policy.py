@@ -21,8 +21,7 @@ class Confinement:
         mode: "required" refuses to run functions if this system lacks a part of the confinement, "available" runs them
             with the parts that it has, "off" confines nothing.
         user: The number of the user as which functions run if the platform runs as root.
-        network: True if functions may open connections.
-        accepts: True if others may connect to functions that have the network (Linux 6.7 and later).
+        network: True if functions may open connections; nobody can connect to them.
         processes: True if functions may start processes.
         readable: Files and folders that functions may read, beside Python, its packages and the system's libraries.
         hidden: Files and folders that functions may never read, not even in a readable folder.
@@ -33,7 +32,6 @@ class Confinement:
     mode: Mode = "available"
     user: int = LAST_USER
     network: bool = False
-    accepts: bool = True
     processes: bool = False
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()

@@ -51,7 +51,7 @@ _ALLOWED = """
     timerfd_create:283:85 timerfd_gettime:287:87 timerfd_settime:286:86 times:100:153 umask:95:166 uname:63:160
     unlink:87:- unlinkat:263:35 vmsplice:278:75 wait4:61:260 waitid:247:95 write:1:64 writev:20:66
 """
-# A call of this list is allowed only with the arguments that `_limits` names.
+# A call of this list is allowed only with the arguments that all of its `_limits` allow.
 _LIMITED = """
     clone:56:220 fcntl:72:25 ioctl:16:29 kill:62:129 mmap:9:222 open:2:- openat:257:56 prctl:157:167
     prlimit64:302:261 sched_setaffinity:203:122 sched_setattr:314:274 sched_setparam:142:118
@@ -59,7 +59,12 @@ _LIMITED = """
     tgkill:234:131
 """
 _NETWORK = """
-    accept4:288:242 accept:43:202 bind:49:200 connect:42:203 listen:50:201 recvmmsg:299:243
+    bind:49:200 connect:42:203 recvmmsg:299:243
+"""
+# Nobody needs them who only opens connections. Landlock's limit of TCP ports comes with Linux 6.7, and doesn't know a
+# `listen` without `bind`, nor other protocols, such as MPTCP.
+_SERVERS = """
+    accept4:288:242 accept:43:202 listen:50:201
 """
 _PROCESSES = """
     execve:59:221 execveat:322:281 fork:57:- setpgid:109:154 setsid:112:157 vfork:58:-
@@ -77,8 +82,10 @@ _LAST = 469
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000
 # AF_INET, AF_INET6, and AF_NETLINK, by which the C library finds out which of the two this machine has. Unix sockets
 # aren't allowed: with them a function could command services of this machine.
-_FAMILIES = (2, 10, 16)
-_SOCK_STREAM, _SOCK_TYPES = 1, 0xF
+_INTERNET, _NETLINK = (2, 10), 16
+_SOCK_STREAM, _SOCK_DGRAM, _SOCK_RAW, _SOCK_TYPES = 1, 2, 3, 0xF
+# The protocols of internet sockets: the usual one, TCP, UDP. Some others connect without a call of `connect`.
+_PROTOCOLS = (0, 6, 17)
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _O_ACCESS, _O_TRUNC = 0x003, 0x200
 # From linux/socket.h: the first data of a connection, which open it without a call of `connect`.
@@ -94,7 +101,7 @@ _PROPERTIES = (2, 3, 15, 16, 23, 39, 41, 42, 0x53564D41)
 _ALL_BITS = 0xFFFFFFFF
 
 # The instructions (linux/bpf_common.h) and verdicts (linux/seccomp.h) of filters.
-_LOAD, _AND, _EQUAL, _GREATER, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x06
+_LOAD, _AND, _JUMP, _EQUAL, _GREATER, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x25, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 # The offsets of fields in struct seccomp_data. An argument has 8 bytes, the lower ones first.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS, _ARGUMENT_BYTES = 0, 4, 16, 8
@@ -103,7 +110,10 @@ _MODE_FILTER = 2
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """The values that some bits of an argument of a call may have, or mustn't have if `refused`."""
+    """The values that some bits of an argument of a call may have, or mustn't have if `refused`.
+
+    With `only_if`, the limit is only for calls that have this value of their first argument.
+    """
 
     call: str
     argument: int
@@ -111,6 +121,7 @@ class _Limit:
     bits: int = _ALL_BITS
     refused: bool = False
     code: int = errno.EPERM
+    only_if: int | None = None
 
 
 class _Program(ctypes.Structure):
@@ -125,8 +136,8 @@ def is_known() -> bool:
 def install(*, network: bool, processes: bool) -> None:
     """Refuse system calls in this process, which must have set `no_new_privs`, and in all threads that it starts.
 
-    `network` allows internet sockets, and `processes` other processes. Raises `OSError` if the kernel has no filters of
-    system calls.
+    `network` allows connections to others, but none from them, and `processes` other processes. Raises `OSError` if the
+    kernel has no filters of system calls.
     """
     content = b"".join(_instructions(network=network, processes=processes))
     held = ctypes.create_string_buffer(content, len(content))
@@ -148,7 +159,13 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
         yield _Limit(call, argument, forbidden, bits=_O_ACCESS | _O_TRUNC, refused=True)
     # Sockets of other types than streams could send to the Unix sockets of other processes.
     yield _Limit("socketpair", 1, (_SOCK_STREAM,), bits=_SOCK_TYPES, code=errno.EACCES)
-    yield _Limit("socket", 0, _FAMILIES if network else (), code=errno.EACCES)
+    yield _Limit("socket", 0, (*_INTERNET, _NETLINK) if network else (), code=errno.EACCES)
+    # Raw internet sockets need a capability, which no process has.
+    types = _SOCK_STREAM, _SOCK_DGRAM, _SOCK_RAW
+    yield _Limit("socket", 1, types, bits=_SOCK_TYPES, code=errno.EACCES)
+    yield _Limit("socket", 2, _PROTOCOLS, code=errno.EACCES)
+    # Other protocols of this family tell the ports and users of the machine.
+    yield _Limit("socket", 2, (0,), code=errno.EACCES, only_if=_NETLINK)
     for call, argument in (("sendto", 3), ("sendmsg", 2)):
         yield _Limit(call, argument, (_MSG_FASTOPEN,), bits=_MSG_FASTOPEN, refused=True)
     fast = (_MSG_FASTOPEN,) if network else ()
@@ -157,11 +174,14 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
         yield _Limit("clone", 0, (0,), bits=_CLONE_NAMESPACES)
     else:
         yield _Limit("clone", 0, (_CLONE_THREAD,), bits=_CLONE_THREAD)
-    # The first argument of these calls is the id of a process: this one, which most of them also know as 0.
+    # The first argument of these calls is the id of a process: this one, which most of them also know as 0. Processes
+    # that this one starts may outlive it, and its id can then be that of somebody else.
     own = os.getpid()
-    for call in ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "tgkill"):
-        yield _Limit(call, 0, () if processes else (0, own), refused=processes)
-    yield _Limit("kill", 0, () if processes else (own,), refused=processes)
+    for call in ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"):
+        yield _Limit(call, 0, (0,) if processes else (0, own))
+    if not processes:
+        yield _Limit("tgkill", 0, (0, own))
+        yield _Limit("kill", 0, (own,))
 
 
 def _instructions(*, network: bool, processes: bool) -> Iterator[bytes]:
@@ -176,8 +196,10 @@ def _instructions(*, network: bool, processes: bool) -> Iterator[bytes]:
     for limit in _limits(network=network, processes=processes):
         if limit.call in limited:
             yield from _limited(limited[limit.call], limit)
+    yield from _all(_LIMITED, _ALLOW)
     yield from _all(_ALLOWED, _ALLOW)
     yield from _all(_NETWORK, _ALLOW if network else _ERRNO | errno.EACCES)
+    yield from _all(_SERVERS, _ERRNO | errno.EACCES)
     yield from _all(_PROCESSES, _ALLOW if processes else _ERRNO | errno.EPERM)
     yield from _all(_UNKNOWN, _ERRNO | errno.ENOSYS)
     yield _refuse(errno.EPERM)
@@ -197,14 +219,29 @@ def _all(calls: str, verdict: int) -> Iterator[bytes]:
 
 
 def _limited(number: int, limit: _Limit) -> Iterator[bytes]:
+    """Yield the instructions that refuse a call beyond a limit. Any other call goes on, with the number loaded."""
     values = limit.values
-    yield _instruction(_EQUAL, number, 0, len(values) + 4)
-    yield _instruction(_LOAD, _ARGUMENTS + limit.argument * _ARGUMENT_BYTES)
-    yield _instruction(_AND, limit.bits)
+    test = [_instruction(_LOAD, _argument(limit.argument)), _instruction(_AND, limit.bits)]
     for position, value in enumerate(values):
-        yield _instruction(_EQUAL, value, len(values) - position, 0)
-    verdicts = _instruction(_RETURN, _ALLOW), _refuse(limit.code)
-    yield from verdicts if limit.refused else reversed(verdicts)
+        to_match, to_rest = len(values) - position, 0
+        test.append(_instruction(_EQUAL, value, to_match, to_rest))
+    # The instruction after the last value is for all other values, the next one for those that were found.
+    over, refuse = _instruction(_JUMP, 1), _refuse(limit.code)
+    test += [over, refuse] if limit.refused else [refuse]
+    if limit.only_if is not None:
+        test = [
+            _instruction(_LOAD, _argument(0)),
+            _instruction(_EQUAL, limit.only_if, 0, len(test)),
+            *test,
+        ]
+    yield _instruction(_EQUAL, number, 0, len(test) + 1)
+    yield from test
+    yield _instruction(_LOAD, _NUMBER)
+
+
+def _argument(position: int) -> int:
+    """Return where the lower half of an argument is. The kernel takes no other half of the limited arguments."""
+    return _ARGUMENTS + position * _ARGUMENT_BYTES
 
 
 def _refuse(code: int) -> bytes:

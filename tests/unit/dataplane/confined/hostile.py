@@ -32,7 +32,7 @@ from caraway.graph.plan.model import SinkPlan
 from caraway.graph.systems import KafkaSystem, SecretRef
 from tests.timeouts import deadline_in
 
-MSG_FASTOPEN = 0x20000000
+MSG_FASTOPEN, IPPROTO_MPTCP = 0x20000000, 262
 ROWS = 5_000
 
 
@@ -138,6 +138,15 @@ def _listen(port: str) -> str:
         return "done"
 
 
+def _take(port: str) -> str:
+    """Listen beside somebody at the same port, by a protocol whose ports Landlock doesn't know."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        one.bind(("127.0.0.1", int(port)))
+        one.listen()
+        return "done"
+
+
 ATTEMPTS: Mapping[str, Callable[[str], str]] = {
     "read": _read,
     "environment": lambda _: repr(dict(os.environ)) + _read("/proc/self/environ"),
@@ -149,6 +158,7 @@ ATTEMPTS: Mapping[str, Callable[[str], str]] = {
     "Unix": _by_a_socket_of_files,
     "race": _by_a_race,
     "listen": _listen,
+    "take": _take,
     "brokers": _from_brokers,
 }
 

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
@@ -31,7 +32,7 @@ from caraway.graph.connectors import KafkaConnector
 from caraway.graph.plan.model import IngestPlan
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.systems import KafkaSystem, SecretRef
-from caraway.process.confinement.policy import Confinement
+from caraway.process.confinement.policy import LAST_USER, Confinement
 from tests.timeouts import scaled
 from tests.unit.dataplane.confined.hostile import LIES, ROWS
 from tests.unit.dataplane.sources.test_sources import USERS, World, plan_of, rows
@@ -71,7 +72,7 @@ def attempting(confinement: Confinement, *services: Service) -> Iterator[Attempt
         process.close()
 
 
-CONNECTOR = Confinement(network=True, accepts=False)
+CONNECTOR = Confinement(network=True)
 
 
 def test_files_and_variables_of_the_platform_are_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +82,7 @@ def test_files_and_variables_of_the_platform_are_out_of_reach(tmp_path: Path, mo
     (data / "token").chmod(0o644)
     monkeypatch.setenv("CARAWAY_POSTGRES__URL", f"postgresql://caraway:{SECRET}@127.0.0.1/db")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with attempting(Confinement(network=True, accepts=False, hidden=(data,), readable=(tmp_path,))) as attempt:
+    with attempting(Confinement(network=True, hidden=(data,), readable=(tmp_path,))) as attempt:
         for path in (data / "token", "/etc/shadow", f"/proc/{os.getpid()}/environ"):
             assert attempt("read", path).startswith("PermissionError"), path
         assert SECRET not in attempt("environment", "")
@@ -152,7 +153,16 @@ def test_no_port_of_the_platform_is_taken_by_a_connector(ports: tuple[socket.soc
     _, own = ports
     port = port_of(own)
     own.close()
-    with attempting(CONNECTOR) as attempt:
+    user = os.geteuid() or LAST_USER
+    with socket.socket() as served, attempting(replace(CONNECTOR, user=user)) as attempt:
+        served.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # The system asks who has opened a socket: this one is the platform's, where it runs as the connectors' user.
+        os.chown(served.fileno(), user, user)
+        served.bind(("127.0.0.1", port))
+        served.listen()
+        assert attempt("take", port).startswith("PermissionError")
+        served.close()
+        assert attempt("take", port).startswith("PermissionError")
         assert attempt("listen", port).startswith("PermissionError")
 
 

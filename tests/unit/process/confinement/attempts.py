@@ -5,6 +5,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from caraway.process.confinement.channel import Channel
 from caraway.process.confinement.values import packed, unpacked
 
 PTRACE_ATTACH = 16
+IPPROTO_MPTCP, NETLINK_SOCK_DIAG = 262, 4
 PR_SET_PDEATHSIG, PR_CAPBSET_READ = 1, 23
 CAPABILITY_VERSION = 0x20080522
 # fcntl's operation and ioctl's that name the process which gets signals of a descriptor.
@@ -49,6 +51,35 @@ def _write(path: str) -> str:
 def _connect(port: str) -> str:
     with socket.create_connection(("127.0.0.1", int(port)), 5):
         return "done"
+
+
+def _serve(way: str) -> str:
+    """Become a server, of TCP at a port that the system chooses, or of one that no limit of TCP's ports knows."""
+    protocol = IPPROTO_MPTCP if way == "MPTCP" else 0
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol) as server:
+        if way != "TCP without bind":
+            server.bind(("127.0.0.1", 0))
+        server.listen(1)
+        return "done"
+
+
+def _resolve_by_datagrams(port: str) -> str:
+    """Ask somebody by UDP from a port that was chosen before, as libraries do that look up names."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("127.0.0.1", 0))
+        one.settimeout(60)
+        one.sendto(b"who is it?", ("127.0.0.1", int(port)))
+        return one.recv(100).decode()
+
+
+def _limit_files(pid: str) -> str:
+    resource.prlimit(int(pid), resource.RLIMIT_NOFILE, (3, 3))
+    return "done"
+
+
+def _slow_down(pid: str) -> str:
+    os.sched_setscheduler(int(pid), os.SCHED_IDLE, os.sched_param(0))
+    return "done"
 
 
 def _kill(pid: str) -> str:
@@ -176,18 +207,23 @@ ATTEMPTS: dict[str, Callable[[str], object]] = {
     "capabilities": _capabilities,
     "change": _change,
     "connect": _connect,
+    "datagrams": _resolve_by_datagrams,
     "descriptors": lambda _: sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()),
     "file": _file_of_its_own,
     "environment": lambda _: sorted(f"{name}={value}" for name, value in os.environ.items()),
     "import": lambda name: type(__import__(name)).__name__,
     "kill": _kill,
+    "limit files": _limit_files,
     "output": _output,
     "overwrite": _overwrite,
     "pid": lambda _: os.getpid(),
     "program": lambda _: subprocess.run([sys.executable, "-c", ""], check=True),
     "read": _read,
     "resolve": lambda name: socket.getaddrinfo(name, 80),
+    "ports": lambda _: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG).close(),
     "scratch": lambda _: _write("file") and _read("file"),
+    "serve": _serve,
+    "slow down": _slow_down,
     "threads": _threads,
     "trace": _trace,
     "unix": lambda path: socket.socket(socket.AF_UNIX).connect(path),

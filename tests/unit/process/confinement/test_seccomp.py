@@ -15,7 +15,14 @@ HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     "aarch64": Path("/usr/include/asm-generic/unistd.h"),
 }
-TABLES = (seccomp._ALLOWED, seccomp._LIMITED, seccomp._NETWORK, seccomp._PROCESSES, seccomp._UNKNOWN)
+TABLES = (
+    seccomp._ALLOWED,
+    seccomp._LIMITED,
+    seccomp._NETWORK,
+    seccomp._SERVERS,
+    seccomp._PROCESSES,
+    seccomp._UNKNOWN,
+)
 ALLOWED = "allowed"
 UNSUPPORTED = errno.errorcode[errno.EOPNOTSUPP]
 LATEST = seccomp._LAST
@@ -125,6 +132,8 @@ class Filter:
                     held = struct.unpack_from("<I", data, value)[0]
                 case seccomp._AND:
                     held &= value
+                case seccomp._JUMP:
+                    at += value
                 case seccomp._EQUAL:
                     at += if_true if held == value else if_false
                 case seccomp._GREATER:
@@ -169,9 +178,11 @@ def test_sockets_and_processes_depend_on_the_rights(machine: str) -> None:
     few, many = Filter(machine), Filter(machine, network=True, processes=True)
     thread, namespace = 0x3D0F00, 0x10000000
     for name, arguments, with_few, with_many in (
-        ("socket", (2,), "EACCES", ALLOWED),
-        ("socket", (1,), "EACCES", "EACCES"),
+        ("socket", (2, 1), "EACCES", ALLOWED),
+        ("socket", (10, 2 | 0x80800, 17), "EACCES", ALLOWED),
+        ("socket", (1, 1), "EACCES", "EACCES"),
         ("connect", (), "EACCES", ALLOWED),
+        ("bind", (), "EACCES", ALLOWED),
         ("execve", (), "EPERM", ALLOWED),
         ("clone", (thread,), ALLOWED, ALLOWED),
         ("clone", (17,), "EPERM", ALLOWED),
@@ -181,7 +192,14 @@ def test_sockets_and_processes_depend_on_the_rights(machine: str) -> None:
         ("kill", (1, 9), "EPERM", ALLOWED),
         ("kill", (2**32 - 1, 9), "EPERM", ALLOWED),
         ("prlimit64", (0,), ALLOWED, ALLOWED),
-        ("prlimit64", (1,), "EPERM", ALLOWED),
+        ("prlimit64", (os.getpid(),), ALLOWED, "EPERM"),
+        ("prlimit64", (1,), "EPERM", "EPERM"),
+        ("prlimit64", (2**32 | 1,), "EPERM", "EPERM"),
+        ("sched_setaffinity", (1,), "EPERM", "EPERM"),
+        ("sched_setattr", (1,), "EPERM", "EPERM"),
+        ("sched_setparam", (1,), "EPERM", "EPERM"),
+        ("sched_setscheduler", (1,), "EPERM", "EPERM"),
+        ("sched_setscheduler", (0,), ALLOWED, ALLOWED),
         ("openat", (0, 0, os.O_WRONLY | os.O_TRUNC), ALLOWED, ALLOWED),
         ("openat", (0, 0, os.O_RDONLY | os.O_TRUNC), "EPERM", "EPERM"),
         ("openat", (0, 0, 3), "EPERM", "EPERM"),
@@ -197,6 +215,34 @@ def test_sockets_and_processes_depend_on_the_rights(machine: str) -> None:
         ("prctl", (15,), ALLOWED, ALLOWED),
     ):
         assert (few(number[name], *arguments), many(number[name], *arguments)) == (with_few, with_many), name
+
+
+STREAM, DATAGRAM, RAW = 1, 2, 3
+
+
+def test_no_right_allows_to_be_connected_to(machine: str) -> None:
+    number = {name: of for table in TABLES for name, of in seccomp._numbers(table).items()}
+    for rights in (False, True):
+        verdict = Filter(machine, network=rights, processes=rights)
+        for name in ("listen", "accept", "accept4"):
+            assert verdict(number[name]) == "EACCES", name
+
+
+@pytest.mark.parametrize("upper", [0, 1 << 32, 0xFFFFFFFF << 32])
+def test_sockets_have_the_usual_protocols_only(machine: str, upper: int) -> None:
+    """The kernel takes the lower half of each argument, whatever is in the upper one."""
+    number = seccomp._numbers(seccomp._LIMITED)["socket"]
+    verdict = Filter(machine, network=True)
+    allowed = {
+        (family, kind, protocol)
+        for family in range(50)
+        for kind in range(16)
+        for protocol in (*range(140), 256, 262, 2**32 - 1)
+        if verdict(number, upper | family, upper | kind, upper | protocol) == ALLOWED
+    }
+    kinds = (STREAM, DATAGRAM, RAW)
+    internet = {(family, kind, protocol) for family in (2, 10) for kind in kinds for protocol in (0, 6, 17)}
+    assert allowed == internet | {(16, kind, 0) for kind in kinds}
 
 
 def test_numbers_are_the_kernels(machine: str) -> None:
