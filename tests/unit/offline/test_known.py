@@ -13,7 +13,7 @@ from caraway.dataplane.topics.reader import Message
 from caraway.graph.plan.model import IndexPlan
 from caraway.offline.reader import OfflineReader
 from tests.effort import part_of
-from tests.unit.dataplane.index.oracle import SECOND, Case, Job, random_change
+from tests.unit.dataplane.index.oracle import SECOND, Case, Job, fresh_random, random_change
 from tests.unit.dataplane.index.test_against_engine import CASES
 from tests.unit.offline.test_reader import SPILLED, bits, keys_of, random_versions, versions_plan
 from tests.unit.offline.topics import GivenTopics, topic_of
@@ -94,7 +94,7 @@ def logged(rng: random.Random, found: Case, job: Job) -> list[tuple[Message, int
 @pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
 def test_aggregates_of_what_was_known(found: Case) -> None:
     job = Job(found)
-    messages = logged(random.Random(), found, job)
+    messages = logged(fresh_random(), found, job)
     check(found.plan, messages, keys_of(found, job)[:24], TIMES[::3])
 
 
@@ -107,7 +107,7 @@ def test_sums_and_counts_of_what_was_known_need_no_index(name: str) -> None:
         spec for spec in found.operator.aggregates if spec.function in functions and not spec.unique and spec.of != time
     ]
     small = Case("numbers", replace(found.operator, aggregates=tuple(numbers)), keyed=found.keyed)
-    messages = logged(random.Random(), small, Job(small))
+    messages = logged(fresh_random(), small, Job(small))
     codec = RecordCodec(small.plan.schema)
     ids = [codec.decode_value(message[1] or b"").id for message, _ in messages]
     once = [found for found, identity in zip(messages, ids, strict=True) if ids.count(identity) == 1]

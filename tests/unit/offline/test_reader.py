@@ -24,7 +24,7 @@ from caraway.offline.kernel.blocks import BlockSizes
 from caraway.offline.reader import Memory, OfflineReader
 from tests.effort import part_of
 from tests.unit.compute.reference.building import dataset
-from tests.unit.dataplane.index.oracle import COLUMNS, SECOND, Case, Job, random_change
+from tests.unit.dataplane.index.oracle import COLUMNS, SECOND, Case, Job, fresh_random, random_change
 from tests.unit.dataplane.index.test_against_engine import CASES, times
 from tests.unit.offline.topics import GivenTopics, topic_of
 
@@ -108,7 +108,7 @@ def keys_of(found: Case, job: Job) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
 def test_aggregates_are_those_of_the_index(found: Case, store: IndexStore) -> None:
-    rng = random.Random()
+    rng = fresh_random()
     job = Job(found)
     messages = [message for _ in range(60) for message in job.log(random_change(found, rng))]
     # A job that starts again sends some records again, as further messages.
@@ -125,7 +125,7 @@ def test_continuous_windows_of_numbers_need_no_index(store: IndexStore) -> None:
         if spec.of != "t"
     ]
     small = Case("numbers", replace(found.operator, aggregates=tuple(numbers)), keyed=False)
-    job, rng = Job(small), random.Random()
+    job, rng = Job(small), fresh_random()
     messages = [message for _ in range(40) for message in job.log(random_change(small, rng))]
     plan = replace(small.plan, fields=tuple(field for field in small.plan.fields if field.name != "t"))
     check(plan, messages, store, [("a",), ("b",), ("never",)], times(job, rng), replays=False)

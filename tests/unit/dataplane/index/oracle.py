@@ -1,5 +1,6 @@
 """The aggregate inputs that a job writes for some rows, and the in-process engine's results for the same rows."""
 
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from tests.unit.compute.reference.building import dataset, derived, spec_of
 
 SECOND = 1_000_000
+# It is read on import, because the tests remove settings from outside.
+SEED = os.environ.get("CARAWAY_SEED")
 
 COLUMNS: dict[str, DataType] = {
     "g": STRING,
@@ -178,6 +181,13 @@ class Job:
         value = self.codec.encode_value(op=op, time_us=time_us, ingested_us=1, record_id=record_id, rev=rev, row=row)
         self.offset += 1
         return self.codec.encode_key([change.row["g"]]), value, 0, self.offset - 1
+
+
+def fresh_random() -> random.Random:
+    """Return a generator with a new seed, which is printed: `CARAWAY_SEED` repeats it."""
+    seed = random.randrange(1 << 32) if SEED is None else int(SEED)
+    print(f"CARAWAY_SEED={seed}")  # noqa: T201 (pytest shows it if the test fails)
+    return random.Random(seed)
 
 
 def random_change(case_: Case, rng: random.Random) -> SourceChange:

@@ -20,7 +20,7 @@ from caraway.dataplane.topics.codec import PUT, RecordCodec
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.plan.model import RecordSchema
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from tests.unit.dataplane.index.oracle import SECOND, Case, Job, case, random_change
+from tests.unit.dataplane.index.oracle import SECOND, Case, Job, case, fresh_random, random_change
 
 FOREVER = ContinuousWindow(length_us=None)
 CONTINUOUS = (FOREVER, ContinuousWindow(length_us=2 * SECOND), ContinuousWindow(length_us=9 * SECOND))
@@ -64,7 +64,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
     "found", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (n % 3 > 0)) for n, c in enumerate(CASES)]
 )
 def test_the_index_answers_as_the_engine_does(found: Case, tmp_path: Path) -> None:
-    rng = random.Random()
+    rng = fresh_random()
     check(found, rng.choice([EXACT, TIGHT]), rng.randrange(2**32), tmp_path, rounds=1)
 
 
@@ -193,7 +193,7 @@ def same(left: object, right: object) -> bool:
 
 @pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
 def test_inputs_added_one_by_one_are_those_added_at_once(found: Case) -> None:
-    rng, job = random.Random(), Job(found)
+    rng, job = fresh_random(), Job(found)
     layout, codec = Layout(found.plan, TIGHT.values), RecordCodec(found.plan.schema)
     sent = [message for _ in range(20) for message in job.log(random_change(found, rng))]
     records = [codec.decode_value(value) for _, value, _, _ in sent if value is not None]

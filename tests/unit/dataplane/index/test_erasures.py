@@ -1,6 +1,5 @@
 """Erased keys: reads equal those of the in-process engine, and nothing of the keys is left in the database."""
 
-import random
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +20,7 @@ from caraway.dataplane.topics.identity import position_id
 from caraway.errors import UnavailableError
 from caraway.graph.erase_keys import Erasure
 from caraway.graph.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
-from tests.unit.dataplane.index.oracle import Case, Job, random_change
+from tests.unit.dataplane.index.oracle import Case, Job, fresh_random, random_change
 from tests.unit.dataplane.index.test_against_engine import CASES, EXACT, compare, times
 
 MAC_KEYS = {"one": b"k" * 32}
@@ -71,7 +70,7 @@ def removed_all(store: IndexStore, writer: IndexWriter, plan: IndexPlan, erased:
     "found", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (n % 8 > 0)) for n, c in enumerate(CASES)]
 )
 def test_an_erased_group_looks_as_if_it_had_never_been(found: Case, tmp_path: Path) -> None:
-    rng = random.Random()
+    rng = fresh_random()
     job, erased = Job(found), ErasedKeys(lambda: MAC_KEYS)
     with IndexStore(tmp_path / "index", geometry=EXACT, cache_bytes=1 << 20) as store:
         writer = IndexWriter(store, cached_tiles=8, erased=erased)
