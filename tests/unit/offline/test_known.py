@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -15,7 +14,7 @@ from caraway.offline.reader import OfflineReader
 from tests.effort import part_of
 from tests.unit.dataplane.index.oracle import SECOND, Case, Job, fresh_random, random_change
 from tests.unit.dataplane.index.test_against_engine import CASES
-from tests.unit.offline.test_reader import SPILLED, bits, keys_of, random_versions, versions_plan
+from tests.unit.offline.test_reader import SPILLED, bits, keys_of, numbers_of, random_versions, versions_plan
 from tests.unit.offline.topics import GivenTopics, topic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
@@ -100,18 +99,11 @@ def test_aggregates_of_what_was_known(found: Case) -> None:
 
 @pytest.mark.parametrize("name", ["events, continuous", "a table, continuous"])
 def test_sums_and_counts_of_what_was_known_need_no_index(name: str) -> None:
-    found = next(case for case in CASES if case.name == name)
-    functions = {"count", "sum", "average", "stddev", "variance"}
-    time = found.source.timestamp
-    numbers = [
-        spec for spec in found.operator.aggregates if spec.function in functions and not spec.unique and spec.of != time
-    ]
-    small = Case("numbers", replace(found.operator, aggregates=tuple(numbers)), keyed=found.keyed)
+    small, plan = numbers_of(name, "count", "sum", "average", "stddev", "variance")
     messages = logged(fresh_random(), small, Job(small))
     codec = RecordCodec(small.plan.schema)
     ids = [codec.decode_value(message[1] or b"").id for message, _ in messages]
     once = [found for found, identity in zip(messages, ids, strict=True) if ids.count(identity) == 1]
-    plan = replace(small.plan, fields=tuple(field for field in small.plan.fields if field.name != time))
     check(plan, once, [("a",), ("b",), ("never",)], replays=False)
 
 

@@ -116,18 +116,19 @@ def test_aggregates_are_those_of_the_index(found: Case, store: IndexStore) -> No
     check(found.plan, [*messages, *repeated], store, keys_of(found, job), times(job, rng))
 
 
+def numbers_of(name: str, *functions: str) -> tuple[Case, IndexPlan]:
+    """Return a case with its aggregates of numbers by these functions, and its plan without the time."""
+    found = next(case for case in CASES if case.name == name)
+    time, known = found.source.timestamp, found.operator.aggregates
+    chosen = tuple(spec for spec in known if spec.function in functions and not spec.unique and spec.of != time)
+    small = Case("numbers", replace(found.operator, aggregates=chosen), keyed=found.keyed)
+    return small, replace(small.plan, fields=tuple(field for field in small.plan.fields if field.name != time))
+
+
 def test_continuous_windows_of_numbers_need_no_index(store: IndexStore) -> None:
-    found = next(c for c in CASES if c.name == "events, continuous")
-    numbers = [
-        spec
-        for spec in found.operator.aggregates
-        if spec.function in {"count", "sum", "average", "stddev", "variance", "min", "max"} and not spec.unique
-        if spec.of != "t"
-    ]
-    small = Case("numbers", replace(found.operator, aggregates=tuple(numbers)), keyed=False)
+    small, plan = numbers_of("events, continuous", "count", "sum", "average", "stddev", "variance", "min", "max")
     job, rng = Job(small), fresh_random()
     messages = [message for _ in range(40) for message in job.log(random_change(small, rng))]
-    plan = replace(small.plan, fields=tuple(field for field in small.plan.fields if field.name != "t"))
     check(plan, messages, store, [("a",), ("b",), ("never",)], times(job, rng), replays=False)
 
 

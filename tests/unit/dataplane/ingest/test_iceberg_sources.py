@@ -1,6 +1,5 @@
 """Iceberg tables as sources: after any changes of a table, the dataset has the table's rows; each change comes once."""
 
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -42,7 +41,7 @@ from caraway.graph.sources import Cdc
 from caraway.graph.systems import IcebergSystem
 from tests.effort import examples
 from tests.unit.dataplane.sources import lake as lakes
-from tests.unit.dataplane.sources.lake import EVENTS, EVERY_US, ROWS, applied, chosen, keys_of, rows_of
+from tests.unit.dataplane.sources.lake import EVENTS, EVERY_US, ROWS, chosen, keys_of, rows_of
 
 SCHEMA = Schema(
     NestedField(1, "k", LongType()),
@@ -111,6 +110,9 @@ class Lake(lakes.Lake):
 
     def grow(self) -> None:
         self.append([row(6)] if self.content() else [row(number) for number in range(6)])
+
+    def change(self, kind: str, key: int, number: int) -> None:
+        change(self, kind, key, number)
 
     @property
     def connector(self) -> Connector:
@@ -259,44 +261,6 @@ def change(lake: Lake, kind: str, key: int, number: int) -> None:
         case _:
             if any(each >= key for each in there):
                 mark_deleted(table, [each for each in there if each >= key])
-
-
-@pytest.mark.filterwarnings("ignore")
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    trace=st.lists(st.lists(CHANGES, max_size=3), min_size=1, max_size=3),
-    rows=st.integers(1, 5),
-    seed=st.integers(0, 10**6),
-    by_catalog=st.booleans(),
-    cdc=st.sampled_from([Cdc.NATIVE, Cdc.UPSERT]),
-)
-def test_after_any_changes_the_rows_are_those_of_the_table(
-    *,
-    trace: list[list[tuple[str, int]]],
-    rows: int,
-    seed: int,
-    by_catalog: bool,
-    cdc: Cdc,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    lake = Lake(tmp_path_factory.mktemp("iceberg"), cdc, by_catalog=by_catalog)
-    lake.create([row(number) for number in range(6)])
-    chance = random.Random(seed)
-    state: dict[int, dict[str, Any]] = {}
-    number = 0
-    for changes in [[], *trace]:
-        for kind, key in changes:
-            number += 1
-            change(lake, kind, key, number)
-        for batch, at in lake.drain_with_crashes(chance, lambda: rows):
-            some = rows_of([batch])[at]
-            applied(state, [some if cdc is Cdc.NATIVE else {"op": "c", "before": None, "after": some}])
-        content = {each["k"]: each for each in lake.content()}
-        if cdc is Cdc.NATIVE:
-            assert state == content
-        else:
-            # Rows that were deleted stay, and all others are those of the table.
-            assert {key: state[key] for key in content} == content
 
 
 @pytest.mark.filterwarnings("ignore")

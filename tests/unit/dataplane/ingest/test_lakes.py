@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from caraway.dataplane.ingest.marks import expanded
 from caraway.dataplane.sources.reader import SourceBatch
@@ -14,9 +18,12 @@ from caraway.errors import UnavailableError
 from caraway.expr import col
 from caraway.graph.sources import Cdc, Computed, Ref
 from caraway.graph.specs import FieldSpec
+from tests.effort import examples
+from tests.unit.dataplane.ingest.test_iceberg_sources import CHANGES as ICEBERG_CHANGES
 from tests.unit.dataplane.ingest.test_iceberg_sources import Lake as IcebergLake
 from tests.unit.dataplane.sources.hudi_source import RecordedSource
-from tests.unit.dataplane.sources.lake import EVENTS, EVERY_US, Lake, row, rows_of
+from tests.unit.dataplane.sources.lake import EVENTS, EVERY_US, Lake, applied, row, rows_of
+from tests.unit.dataplane.sources.test_delta_sources import CHANGES as DELTA_CHANGES
 from tests.unit.dataplane.sources.test_delta_sources import Lake as DeltaLake
 
 FORMATS: dict[str, Callable[..., Lake]] = {
@@ -138,3 +145,31 @@ def test_a_copied_key_by_which_changes_are_known_is_compared(tmp_path: Path, nam
     lake.overwrite({**row(0, "same"), "part": "new"})
     changes = [(each["op"], (each["before"] or each["after"])["text"]) for each in rows_of(lake.drain())]
     assert changes == [("d", "other"), ("c", "same")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "kinds"), [("delta", DELTA_CHANGES), ("iceberg", ICEBERG_CHANGES)])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), rows=st.integers(1, 5), seed=st.integers(0, 10**6))
+def test_after_any_changes_the_rows_are_those_of_the_table(
+    *, name: str, kinds: Any, data: st.DataObject, rows: int, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    options: dict[str, Any] = {}
+    if name == "iceberg":
+        cdc = data.draw(st.sampled_from([Cdc.NATIVE, Cdc.UPSERT]))
+        options = {"cdc": cdc, "by_catalog": data.draw(st.booleans())}
+    lake, number, chance = FORMATS[name](tmp_path_factory.mktemp(name), **options), count(1), Random(seed)
+    lake.create_empty()
+    lake.grow()
+    state: dict[int, dict[str, Any]] = {}
+    fields = [each.name for each in lake.dataset.fields]
+    for changes in [[], *data.draw(st.lists(st.lists(kinds, max_size=3), min_size=1, max_size=3))]:
+        for kind, key in changes:
+            lake.change(kind, key, next(number))
+        for batch, at in lake.drain_with_crashes(chance, lambda: rows):
+            some = rows_of([batch])[at]
+            envelope = some if lake.cdc is Cdc.NATIVE else {"op": "c", "before": None, "after": some}
+            applied(state, [envelope], lambda values: {field: values[field] for field in fields})
+        content = {each["k"]: each for each in lake.content()}
+        # Without deletes, rows that were deleted stay, and all others are those of the table.
+        assert state == content if lake.cdc is Cdc.NATIVE else content.items() <= state.items()

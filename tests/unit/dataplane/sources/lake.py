@@ -64,6 +64,14 @@ class Lake:
         """Add rows of the keys 0 to 5; the second time, add one of the key 6."""
         raise NotImplementedError
 
+    def change(self, kind: str, key: int, number: int) -> None:
+        """Change the table in a way that its format has; `number` is another one each time."""
+        raise NotImplementedError
+
+    def content(self) -> list[dict[str, Any]]:
+        """Return the rows of the table as its format's own library reads them."""
+        raise NotImplementedError
+
     def bytes(self) -> int:
         """Return how many bytes the files have that have the rows."""
         return sum(file.stat().st_size for file in self.path.rglob("*.parquet"))
@@ -175,6 +183,6 @@ def applied(
             assert change["after"] is None
             del state[change["before"]["k"]]
         else:
-            assert change["op"] in {"c", "r"}
-            assert change["before"] is None
+            assert change["op"] in {"c", "r", "u"}
+            assert change["before"] is None or change["op"] == "u"
             state[change["after"]["k"]] = chosen(change["after"])

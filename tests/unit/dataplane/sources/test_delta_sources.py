@@ -1,6 +1,5 @@
 """Delta tables as sources: after any changes of a table, the dataset has the table's rows; each change comes once."""
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from caraway.dataplane.sources.delta import FEED, DeltaReader
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.errors import UnavailableError
-from tests.effort import examples
 from tests.unit.dataplane.sources import lake as lakes
 from tests.unit.dataplane.sources.lake import row, rows_of
 from tests.unit.graph.building import dataset
@@ -52,19 +49,16 @@ class Lake(lakes.Lake):
     def overwrite(self, *rows: Mapping[str, Any]) -> None:
         write_deltalake(self.path, table_of(rows), mode="overwrite")
 
+    def change(self, kind: str, key: int, number: int) -> None:
+        del number
+        change(self.path, kind, key)
+
+    def content(self) -> list[dict[str, Any]]:
+        return [*content(self.path).values()]
+
     def grow(self) -> None:
         rows = [row(6)] if content(self.path) else [row(number) for number in range(6)]
         write_deltalake(self.path, table_of(rows), mode="append")
-
-
-def applied(state: dict[int, dict[str, Any]], changes: Sequence[Mapping[str, Any]]) -> None:
-    """Change a dataset as envelopes say."""
-    for change in changes:
-        if change["op"] == "d":
-            del state[change["before"]["k"]]
-        else:
-            assert change["op"] in {"c", "u", "r"}
-            state[change["after"]["k"]] = change["after"]
 
 
 def content(path: Path) -> dict[int, dict[str, Any]]:
@@ -105,27 +99,6 @@ def change(path: Path, kind: str, key: int, row: Callable[..., dict[str, Any]] =
             write_deltalake(path, table_of([row(n, "over") for n in range(key)]), mode="overwrite")
         case _:
             table.optimize.compact()
-
-
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    trace=st.lists(st.lists(CHANGES, max_size=3), min_size=1, max_size=3),
-    rows=st.integers(1, 5),
-    seed=st.integers(0, 10**6),
-)
-def test_after_any_changes_the_rows_are_those_of_the_table(
-    trace: list[list[tuple[str, int]]], rows: int, seed: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    lake = Lake(tmp_path_factory.mktemp("delta"))
-    lake.create([row(number) for number in range(6)])
-    chance = random.Random(seed)
-    state: dict[int, dict[str, Any]] = {}
-    for changes in [[], *trace]:
-        for kind, key in changes:
-            change(lake.path, kind, key)
-        for batch, at in lake.drain_with_crashes(chance, lambda: rows):
-            applied(state, rows_of([batch])[at : at + 1])
-        assert state == content(lake.path)
 
 
 def test_the_feed_has_the_rows_that_deltalake_reads(lake: Lake) -> None:
