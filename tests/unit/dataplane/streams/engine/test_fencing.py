@@ -15,41 +15,23 @@ from typing_extensions import override
 from caraway.dataplane.streams.engine import fencing
 from caraway.dataplane.streams.engine.fencing import Fence, checkpoint_for, current_checkpoint, remove_gone
 from caraway.errors import UnavailableError
-from caraway.state.ownership.leases import Lease
 from tests.unit.state.ownership.members import NO_DATABASE
+from tests.unit.state.ownership.test_leases import MemoryLease, Row
 
 
 @dataclass
-class Row:
-    """A lease's row without a clock: the test sets `expired`."""
+class WatchedRow(Row):
+    """A lease's row without a clock, whose renewals are noticed."""
 
-    token: int = 0
-    expired: bool = True
-    away: bool = False
     renewed: threading.Event = field(default_factory=threading.Event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryLease(Lease):
-    row: Row
-
-    @override
-    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        if self.row.away or not (self.row.expired or succeeds):
-            return None
-        self.row.token, self.row.expired = self.row.token + 1, False
-        return self.row.token
-
+class WatchedLease(MemoryLease):
     @override
     def renew(self, token: int, lasting: timedelta) -> bool:
+        assert isinstance(self.row, WatchedRow)
         self.row.renewed.set()
-        if self.row.away:
-            raise UnavailableError("away")
-        return token == self.row.token
-
-    @override
-    def release(self, token: int) -> None:
-        self.row.expired = self.row.expired or token == self.row.token
+        return super().renew(token, lasting)
 
 
 @pytest.fixture(autouse=True)
@@ -60,15 +42,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def fence(row: Row) -> Iterator[tuple[Fence, threading.Event]]:
+def fence(row: WatchedRow) -> Iterator[tuple[Fence, threading.Event]]:
     lost = threading.Event()
-    made = Fence(MemoryLease(engine=NO_DATABASE, name="engine", owner="one", row=row), lost.set)
+    made = Fence(WatchedLease(engine=NO_DATABASE, name="engine", owner="one", row=row), lost.set)
     yield made, lost
     made.close(release=True)
 
 
 def test_a_lost_lease_is_reported_and_an_outage_is_not() -> None:
-    row = Row()
+    row = WatchedRow()
     with fence(row) as (first, lost):
         assert first.claim(threading.Event(), alone=True) == 1
         row.away = True
@@ -80,7 +62,7 @@ def test_a_lost_lease_is_reported_and_an_outage_is_not() -> None:
 
 
 def test_a_live_engine_in_the_same_folder_is_left_alone() -> None:
-    row = Row()
+    row = WatchedRow()
     with fence(row) as (first, lost), fence(row) as (second, _):
         assert first.claim(threading.Event(), alone=True) == 1
         with pytest.raises(UnavailableError, match="another engine runs in this data folder"):
@@ -92,7 +74,7 @@ def test_a_live_engine_in_the_same_folder_is_left_alone() -> None:
 
 
 def test_waiting_ends_when_the_engine_is_stopped() -> None:
-    row, stopping = Row(), threading.Event()
+    row, stopping = WatchedRow(), threading.Event()
     row.away = True
     stopping.set()
     with fence(row) as (first, _):
@@ -100,10 +82,10 @@ def test_waiting_ends_when_the_engine_is_stopped() -> None:
 
 
 def test_what_is_released_is_free() -> None:
-    row = Row()
+    row = WatchedRow()
     with fence(row) as (first, _):
         first.claim(threading.Event(), alone=True)
-    assert row.expired
+    assert row.free
 
 
 def _checkpoint(folder: Path, batches: int) -> None:
