@@ -24,6 +24,8 @@ from caraway.process.secrets.provider import SecretProvider
 # The most functions that a process keeps loaded. Each kind of query brings new ones. At this number the process forgets
 # all of them, and each is sent to it again with its next call.
 MAX_KNOWN = 200
+# The bytes of a message from which on a thread parses it, so that the event loop goes on. So many take a millisecond.
+LARGE_BYTES = 1 << 16
 # The function that the process runs.
 TARGET = "caraway.compute.extractors.process:serve"
 
@@ -93,7 +95,9 @@ class FunctionWorker:
             async with asyncio.timeout(seconds):
                 while True:
                     await self._channel.send_async(pickled(message))
-                    received = _message(await self._channel.receive_async())
+                    content = await self._channel.receive_async()
+                    large = len(content) > LARGE_BYTES
+                    received = await asyncio.to_thread(_message, content) if large else _message(content)
                     if received[0] == "lookup" and lookups.asks_others:
                         # A lookup that asks other servers may be slow, so it runs in a thread, and the event loop goes
                         # on.

@@ -24,7 +24,7 @@ from caraway.dtypes.types import (
     strip_optional,
     type_name,
 )
-from caraway.dtypes.values import INT_MAX, INT_MIN, LENIENT, NAN_WORD, Manner, cast
+from caraway.dtypes.values import INT_MAX, INT_MIN, LENIENT, NAN_WORD, Manner, cast, mismatch
 from caraway.errors import InvalidInputError
 
 NULL = type(None)
@@ -85,16 +85,20 @@ class ColumnCast:
                 # A row that names its fields may leave out those of optional types; they are null then.
                 if not self._optional:
                     errors[position] = f"is missing; expected {self._expected}"
-            elif value is None or (self._is_float and (value == NAN_WORD or value != value)):  # noqa: PLR0124 (NaN)
-                # In a column of floats NaN counts as null, as in pandas. JSON has no NaN, so senders write it as the
-                # text "NaN"; Avro and Protobuf have it.
-                if not self._optional:
-                    errors[position] = f"expected {self._expected}, found null"
             else:
                 try:
-                    stored = self._cast(value)
+                    # In a column of floats NaN counts as null, as in pandas. JSON has no NaN, so senders write it as
+                    # the text "NaN"; Avro and Protobuf have it.
+                    if value is None or (self._is_float and (value == NAN_WORD or value != value)):  # noqa: PLR0124
+                        if not self._optional:
+                            errors[position] = f"expected {self._expected}, found null"
+                    else:
+                        stored = self._cast(value)
                 except InvalidInputError as error:
                     errors[position] = str(error)
+                except (ArithmeticError, ValueError):
+                    # A decimal may be a NaN that can't be compared or converted.
+                    errors[position] = str(mismatch(self._expected, value))
             done.append(stored)
         return CastColumn(done, errors)
 

@@ -1,7 +1,7 @@
 """Values of rows as MessagePack that give back the same types, and whose reading runs no code, whatever the bytes are.
 
-Plain values (None, bool, int of 64 bits, float, str, bytes, lists, dicts) are encoded as they are; others are
-extensions. A list with values of one other type, such as a column of times, is a single extension, which takes a
+Plain values (None, bool, int of 64 bits, float, str, bytes, lists, dicts with text keys) are encoded as they are;
+others are extensions. A list with values of one type, such as a column of times, is a single extension, which takes a
 fraction of the time. `caraway.process.confinement.values` is for values of functions, which come back as those of
 pandas.
 """
@@ -18,7 +18,14 @@ import numpy as np
 
 from caraway.compute.rows.column_casts import MISSING, Missing
 from caraway.errors import shortened
-from caraway.process.confinement.values import MOST_BYTES, fits_message, memory_bytes
+from caraway.process.confinement.values import (
+    MOST_BYTES,
+    as_extension,
+    check_keys,
+    fits_message,
+    list_of_extension,
+    memory_bytes,
+)
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 _MISSING, _INT, _TEXT, _FOREIGN = 1, 2, 3, 4
@@ -74,11 +81,12 @@ def packed(message: object) -> bytes:
 def unpacked(content: bytes) -> Any:
     """Return the message that some bytes encode.
 
-    Raises `EOFError` if the bytes are no message, or one that would take too much memory, so their sender can't be
-    trusted any more.
+    Raises `EOFError` if the bytes are no message, one that would take too much memory, or one with keys that aren't
+    texts, so their sender can't be trusted any more.
     """
     if len(content) * _MOST_BYTES_OF_A_BYTE > MOST_BYTES and memory_bytes(content) > MOST_BYTES:
         raise EOFError("a message of too many values")
+    check_keys(content)
     try:
         return _decode(content)
     except (msgspec.MsgspecError, RecursionError, ValueError, ArithmeticError, TypeError, LookupError) as error:
@@ -92,7 +100,7 @@ def _sendable(value: Any) -> Any:
     if kind is list or kind is tuple:
         return _sendable_list(value)
     if kind is dict:
-        if _PLAIN.issuperset(map(type, value.values())):
+        if _PLAIN.issuperset(map(type, value.values())) and set(map(type, value)) <= {str}:
             return value
         return {_key(name): _sendable(member) for name, member in value.items()}
     if kind in _TEXTS:
@@ -104,7 +112,7 @@ def _sendable(value: Any) -> Any:
 def _sendable_list(value: Any) -> Any:
     kinds = set(map(type, value))
     if kinds <= _PLAIN:
-        return value
+        return as_extension(value, kinds) or value
     kinds.discard(type(None))
     if len(kinds) == 1 and (only := kinds.pop()) in _TEXTS:
         code, text_of, _ = _TEXTS[only]
@@ -146,8 +154,8 @@ def _sendable_other(value: Any) -> Any:
             return msgspec.msgpack.Ext(_FOREIGN, content)
 
 
-def _key(name: object) -> object:
-    return name if type(name) in _PLAIN else str(name)
+def _key(name: object) -> str:
+    return name if type(name) is str else str(name)
 
 
 def _with_rare(value: Any) -> Any:
@@ -163,15 +171,14 @@ def _with_rare(value: Any) -> Any:
         case list() | tuple():
             return [_with_rare(item) for item in value]
         case dict():
-            return {
-                name.encode("utf-8", "replace").decode() if isinstance(name, str) else name: _with_rare(member)
-                for name, member in value.items()
-            }
+            return {name.encode("utf-8", "replace").decode(): _with_rare(member) for name, member in value.items()}
         case _:
             return value
 
 
 def _extension(code: int, content: memoryview) -> object:
+    if (values := list_of_extension(code, content)) is not None:
+        return values
     if code >= _LIST:
         of_text = _OF_TEXT[code - _LIST]
         return [None if text is None else of_text(text) for text in _decode_texts(content)]

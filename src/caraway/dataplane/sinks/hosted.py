@@ -34,9 +34,9 @@ class HostedWriter:
         """Return the guarantee of the writer, and whether its system remembers the position."""
         return self._writer.guarantee, self._writer.remembers
 
-    def positions(self) -> Mapping[int, int]:
-        """Return the offsets behind the last written records."""
-        return self._writer.positions()
+    def positions(self) -> list[tuple[int, int]]:
+        """Return the partitions with the offsets behind the last written records."""
+        return list(self._writer.positions().items())
 
     def write(self, changes: Sequence[Change], reached: Mapping[int, int], sent: int) -> tuple[int, str | None]:
         """Write changes; return how many are done, and why the system doesn't take the others now, if so."""

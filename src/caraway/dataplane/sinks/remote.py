@@ -3,17 +3,26 @@
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Annotated
+
+from msgspec import Meta
 
 from caraway.dataplane.addresses.limits import ConnectorLimits
 from caraway.dataplane.confined.forms import Form
 from caraway.dataplane.confined.process import Answer, ConnectorProcess
 from caraway.dataplane.confined.rights import rights_of, secrets_of
+from caraway.dataplane.sinks.replays import REPLAYED
 from caraway.dataplane.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.graph.plan.model import SinkPlan
 
 # The most seconds of a pause that a process may ask for; it asks again.
 MOST_PAUSE_S = 60.0
-_POSITIONS, _WRITTEN, _TRAITS = Form(dict[int, int]), Form(tuple[int, str | None]), Form(tuple[str, bool])
+# A partition is an int of 32 bits, of which Kafka has some 100,000 at most. (Greater ones, chosen by somebody, could
+# make a dict slow.) The least one stands for dead letters (`caraway.dataplane.sinks.replays`).
+_POSITIONS = Form(
+    list[tuple[Annotated[int, Meta(ge=REPLAYED, lt=1 << 20)], Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]]]
+)
+_WRITTEN, _TRAITS = Form(tuple[int, str | None]), Form(tuple[str, bool])
 _REFUSED, _SECONDS = Form(list[tuple[int, int, str]]), Form(float)
 
 
@@ -61,7 +70,7 @@ class RemoteWriter:
 
     def positions(self) -> Mapping[int, int]:
         """Return the offsets behind the last written records."""
-        found = self._process.read(_POSITIONS, self._process.call("positions"))
+        found = dict(self._process.read(_POSITIONS, self._process.call("positions")))
         self._note_traits()
         return found
 

@@ -149,7 +149,7 @@ def _told(batch: SourceBatch, number: int, wanted: Iterable[str]) -> Mapping[str
         "number": number,
         "rows": rows,
         "has_inserts": batch.rows.has_inserts,
-        "faults": dict(batch.rows.faults),
+        "faults": list(batch.rows.faults.items()),
         "marks": [batch.mark(row) for row in range(rows)] if batch.run is None else None,
         "run": None if batch.run is None else batch.run(0, rows) if rows else "",
         "position": batch.position,

@@ -24,7 +24,7 @@ from caraway.graph.systems import Secretish
 # read.
 Position = Mapping[str, Any]
 # The further things that a reader must remember, by name: too many to be written again with each position, such as the
-# files that were read. They are saved together with the position.
+# files that were read. They are saved together with the position. Names that begin with "$" are those of the server.
 Items = Mapping[str, bytes]
 
 # The name of the item with the definition of a source, which the worker saves (`caraway.dataplane.sources.removal`).

@@ -45,7 +45,7 @@ class _Told(msgspec.Struct):
     number: int
     rows: int
     has_inserts: bool
-    faults: dict[int, str]
+    faults: list[tuple[int, str]]
     marks: list[str] | None
     run: str | None
     position: dict[str, Any]
@@ -227,7 +227,7 @@ class _RemoteTable:
         names: Callable[[int], set[str]],
     ) -> None:
         self.has_inserts = told.has_inserts
-        self.faults: Mapping[int, str] = told.faults
+        self.faults: Mapping[int, str] = dict(told.faults)
         self._told, self._wanted = told, wanted
         self._ask_column, self._ask_shown, self._ask_names = column, shown, names
         self._rows: dict[int, tuple[object, Mapping[str, object]]] = {}
@@ -263,8 +263,10 @@ def _check(told: _Told) -> None:
     """Raise `ValueError` if the parts of a batch don't fit together."""
     if not 0 <= told.rows <= MOST_ROWS or told.size < 0:
         raise ValueError("a batch has too many rows")
-    if any(not 0 <= row < told.rows for row in told.faults):
+    if any(not 0 <= row < told.rows for row, _ in told.faults):
         raise ValueError("a row that isn't there has a fault")
+    if any(name.startswith("$") for name in told.items):
+        raise ValueError("an item has a name of the server's own")
     if any(type(values) is not list or len(values) != told.rows for values in told.columns.values()):
         raise ValueError("a column is too long or too short")
 

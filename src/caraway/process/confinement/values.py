@@ -1,10 +1,11 @@
 """The values of users' functions as MessagePack, whose reading runs no code, whatever the bytes are.
 
 Plain values (None, bool, int, float, str, bytes, lists, and dicts with text keys) are encoded as they are, floats to
-the bit. The other values that users pass as keys of lookups (times, days, decimals, great ints) are extensions.
+the bit. The other values that users pass as keys of lookups (times, days, decimals, great ints) are extensions, and so
+is a long list of numbers or texts of one type.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -28,7 +29,18 @@ MOST_BYTES = 4 << 30
 _UNCOUNTED_BYTES = 1 << 20
 # The bytes that are counted at once.
 _PIECE = 1 << 14
+# The most levels of lists and dicts; the decoder takes about as many.
+_MOST_LEVELS = 1_000
 
+# The items from which on a list of one type is an extension. The keys of dicts are then looked for outside of it.
+_LONG = 32
+# The number of the extension of such a list, and how it is read.
+_LISTS: Mapping[type, int] = {int: 101, float: 102, str: 103}
+_LIST_DECODERS: Mapping[int, Callable[[memoryview], list[Any]]] = {
+    101: msgspec.msgpack.Decoder(list[int | None]).decode,
+    102: msgspec.msgpack.Decoder(list[float | None]).decode,
+    103: msgspec.msgpack.Decoder(list[str | None]).decode,
+}
 
 _MAP, _LIST, _TEXT, _NUMBER, _EXTENSION = 240, 72, 80, 40, 256
 
@@ -59,6 +71,25 @@ def _memory_of_heads() -> "npt.NDArray[np.int64]":
 
 _MEMORY = _memory_of_heads()
 
+
+def _sizes_of_heads() -> list[int]:
+    """Return for each first byte of a value how many bytes it has, with those of the items of no list or dict.
+
+    It is 0 for lists and dicts, and less than 0 for values whose length follows: the number of the length's bytes, and
+    of those that an extension has besides (from 16 on).
+    """
+    sizes = [1] * 256
+    sizes[0x80:0xA0] = [0] * 32
+    sizes[0xA0:0xC0] = range(1, 33)
+    sizes[0xC4:0xCA] = (-1, -2, -4, -17, -18, -20)
+    sizes[0xCA:0xD9] = (5, 9, 2, 3, 5, 9, 2, 3, 5, 9, 3, 4, 6, 10, 18)
+    sizes[0xD9:0xE0] = (-1, -2, -4, 0, 0, 0, 0)
+    return sizes
+
+
+_SIZES = _sizes_of_heads()
+_IS_TEXT = [0xA0 <= head < 0xC0 or 0xD9 <= head <= 0xDB for head in range(256)]
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -82,12 +113,13 @@ def packed(message: object) -> bytes:
 def unpacked(content: bytes) -> Any:
     """Return the message that some bytes encode.
 
-    Raises `EOFError` if the bytes are no message, or one of more than `MOST_BYTES`, so their sender can't be trusted
-    any more.
+    Raises `EOFError` if the bytes are no message, one of more than `MOST_BYTES`, or one with keys that aren't texts, so
+    their sender can't be trusted any more.
     """
     # An empty list takes one byte in a message and 64 in memory, so the memory is estimated before the values are made.
     if len(content) > _UNCOUNTED_BYTES and memory_bytes(content) > MOST_BYTES:
         raise EOFError("a message of too many values")
+    check_keys(content)
     try:
         return _decode(content)
     except (msgspec.MsgspecError, RecursionError, ValueError, ArithmeticError) as error:
@@ -106,6 +138,73 @@ def unpacked_flat(content: bytes) -> Any:
         raise EOFError(f"an unreadable message: {error}") from error
 
 
+def check_keys(content: bytes) -> None:
+    """Raise `EOFError` if a message has a dict of more than 15 items whose keys aren't all texts.
+
+    Texts have hashes that nobody can foretell. Many numbers, and lists of numbers, that have the same hash are easily
+    found, and a dict of some ten thousand such keys keeps the whole process busy for seconds.
+    """
+    # Only these bytes begin such a dict. Most messages haven't got them, apart from long lists of numbers.
+    if b"\xde" not in content and b"\xdf" not in content:
+        return
+    # The items that are left in the list or dict that is looked through, and of those around it.
+    left, is_dict, around = 1, False, list[tuple[int, bool]]()
+    at = 0
+    try:
+        while True:
+            while not left:
+                if not around:
+                    return
+                left, is_dict = around.pop()
+            head = content[at]
+            if is_dict and not left & 1 and not _IS_TEXT[head]:
+                raise EOFError("a dict with keys that aren't texts")
+            left -= 1
+            size = _SIZES[head]
+            if size > 0:
+                at += size
+            elif size < 0:
+                extra, digits = divmod(-size, 16)
+                at += 1 + digits + extra + int.from_bytes(content[at + 1 : at + 1 + digits])
+            else:
+                around.append((left, is_dict))
+                if len(around) > _MOST_LEVELS:
+                    raise EOFError("a message of too many levels")
+                at, left, is_dict = _begun(content, at)
+    except IndexError:
+        # The message ends too early, which its decoder tells.
+        return
+
+
+def _begun(content: bytes, at: int) -> tuple[int, int, bool]:
+    """Return where the items of a list or dict begin, how many there are, and whether it is a dict."""
+    head = content[at]
+    if head < 0xA0:
+        return at + 1, (head & 15) * (1 if head >= 0x90 else 2), head < 0x90
+    digits = 2 if head in (0xDC, 0xDE) else 4
+    count = int.from_bytes(content[at + 1 : at + 1 + digits])
+    return at + 1 + digits, count * (1 if head < 0xDE else 2), head >= 0xDE
+
+
+def as_extension(values: list[object] | tuple[object, ...], kinds: set[type]) -> msgspec.msgpack.Ext | None:
+    """Return a long list of one type of values as it is sent, given their types; None if it isn't one."""
+    others = kinds - {type(None)}
+    code = _LISTS.get(next(iter(others))) if len(others) == 1 else None
+    if code is None or len(values) < _LONG:
+        return None
+    try:
+        return msgspec.msgpack.Ext(code, _encode(values))
+    except (OverflowError, UnicodeEncodeError):
+        # Its great ints, or texts that no encoding has, are sent one by one.
+        return None
+
+
+def list_of_extension(code: int, content: memoryview) -> list[Any] | None:
+    """Return the list that `as_extension` has sent; None if the number is that of another extension."""
+    decode = _LIST_DECODERS.get(code)
+    return None if decode is None else decode(content)
+
+
 def memory_bytes(content: bytes) -> int:
     """Return the most memory that the values of a message can take: as if each of its bytes began a value."""
     # The counting takes 8 bytes for each byte that is counted at once.
@@ -119,7 +218,8 @@ def _sendable(value: Any) -> Any:
         return value
     if kind is list or kind is tuple:
         # Most lists are long columns of numbers or text, which need no conversion of their items.
-        return value if _PLAIN.issuperset(map(type, value)) else [_sendable(item) for item in value]
+        kinds = set(map(type, value))
+        return as_extension(value, kinds) or (value if kinds <= _PLAIN else [_sendable(item) for item in value])
     if kind is dict or isinstance(value, Mapping):
         return {_name(name): _sendable(member) for name, member in value.items()}
     match value:
@@ -163,6 +263,8 @@ def _name(name: object) -> str:
 
 
 def _extension(code: int, content: memoryview) -> object:
+    if (values := list_of_extension(code, content)) is not None:
+        return values
     text = bytes(content).decode()
     match code:
         case 1:

@@ -6,6 +6,7 @@ import pickle
 from caraway.process.confinement.channel import HEAD, LARGEST, Channel
 from caraway.process.confinement.requests import received
 from caraway.process.confinement.values import packed
+from tests.unit.process.confinement.colliding import flood
 
 
 class _Runs:
@@ -17,6 +18,7 @@ ANSWERS: dict[str, bytes] = {
     "pickle": pickle.dumps(_Runs()),
     "nothing": b"",
     "deep": b"\x91" * 100_000,
+    "equal hashes": flood(200),
     "unknown": packed(["shutdown", None]),
     "short": packed(["done", [[]]]),
     "typed": packed(["done", [["text for a number"]]]),

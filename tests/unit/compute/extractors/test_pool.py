@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -19,7 +20,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from caraway.compute.extractors import workers
+from caraway.compute.extractors import worker, workers
 from caraway.compute.extractors.pool import FunctionPool
 from caraway.compute.query.batch import Batch, LaterRun, Traceable
 from caraway.compute.query.datasets import DatasetLookups
@@ -30,6 +31,7 @@ from caraway.compute.query.model import InputColumn, PythonStep, QueryPlan
 from caraway.dtypes.types import INT, STRING, DataType
 from caraway.errors import ExtractorError, UnavailableError, UnknownEntityError
 from caraway.process.confinement.policy import Confinement
+from caraway.process.confinement.values import unpacked
 from tests.timeouts import scaled
 from tests.unit.compute.query.garden import CATALOG, DictReader
 from tests.unit.compute.query.steps import by_value, step_of
@@ -176,6 +178,24 @@ def test_an_event_loop_goes_on_meanwhile(pool: FunctionPool, function: Any, said
     assert run(pool, of, 2) == [2]
 
 
+@pytest.mark.parametrize(("rows", "by_the_loop"), [(1, True), (20_000, False)])
+def test_a_large_answer_is_parsed_beside_the_event_loop(
+    pool: FunctionPool, rows: int, by_the_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look at the keys of a large answer takes Python's time, and the loop goes on meanwhile."""
+    threads: list[threading.Thread] = []
+
+    def noted(content: bytes) -> object:
+        threads.append(threading.current_thread())
+        return unpacked(content)
+
+    monkeypatch.setattr(worker, "unpacked", noted)
+    batch = Batch({"A.x": [2**40] * rows}, rows, 0, past=False)
+    asyncio.run(pool.compiler(COMMIT)(step(same), no_lookups).later(batch))
+    assert batch.columns["A.y"] == [2**40] * rows
+    assert (threads[0] is threading.main_thread()) is by_the_loop
+
+
 def test_who_gives_up_costs_a_process_and_nobody_an_answer(pool: FunctionPool) -> None:
     of = step(loop_if_odd)
 
@@ -294,7 +314,7 @@ ORPHANED = """
 import os, signal, threading, time
 import psutil
 from tests.unit.compute.extractors.test_pool import loop_if_odd, run, step
-from caraway.compute.extractors import workers
+from caraway.compute.extractors import worker, workers
 from caraway.compute.extractors.pool import FunctionPool
 
 def used() -> float:

@@ -18,6 +18,7 @@ from caraway.dataplane.confined.values import unpacked
 from caraway.dataplane.sinks.writer import Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.dataplane.sources import hosted
 from caraway.dataplane.sources.reader import (
+    DEFINITION,
     Items,
     Position,
     Progress,
@@ -261,8 +262,9 @@ LIES: Mapping[str, Mapping[str, object]] = {
     "marks of others": {"run": "0/0~248,x:users:other"},
     "endless marks": {"run": f"0/0~{10**15}"},
     "no marks": {"run": None, "marks": []},
-    "a fault of another row": {"faults": {10_000: "x"}},
+    "a fault of another row": {"faults": [[10_000, "x"]]},
     "a text as a position": {"position": "x"},
+    "the definition of a source": {"items": {DEFINITION: b"forged"}},
     "an object": {"size": {"__reduce__": ["os.system", "true"]}},
 }
 

@@ -90,8 +90,8 @@ def test_values_come_back_as_they_were(value: Any) -> None:
 
 
 def test_values_of_libraries_become_plain_or_foreign() -> None:
-    given = [np.int64(3), np.array([1, 2]), memoryview(b"x"), {1}, (1, 2), object]
-    assert unpacked(packed(given)) == [3, [1, 2], b"x", [1], [1, 2], Foreign("type", str(object))]
+    given = [np.int64(3), np.array([1, 2]), memoryview(b"x"), {1}, (1, 2), {3: 4}, object]
+    assert unpacked(packed(given)) == [3, [1, 2], b"x", [1], [1, 2], {"3": 4}, Foreign("type", str(object))]
 
 
 @pytest.mark.parametrize(
