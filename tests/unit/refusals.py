@@ -1,0 +1,31 @@
+"""Rows of corpora of mistakes: the mistake, its exception, and the facts that the message names."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+# The arguments of a test whose cases are rows.
+ROW = ("call", "error", "facts")
+
+
+def mistakes_of(table: str) -> Callable[..., Any]:
+    """Return a function that makes a row of a corpus; `table` is the file of most rows of the specification in it."""
+
+    def mistake(call: Callable[..., Any], error: type[Exception], facts: str, spec: str = "") -> Any:
+        """Return a row: facts have `|` between them; `spec` names the row of the specification that it covers."""
+        covered = spec if spec.count(":") > 1 else f"{table}:{spec}"
+        return pytest.param(call, error, facts, marks=[pytest.mark.spec(covered)] if spec else [])
+
+    return mistake
+
+
+def check(call: Callable[[], Any], error: type[Exception], facts: str) -> None:
+    """Make the mistake, and check its exception."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(error) as caught:
+            call()
+    missing = [fact for fact in facts.split("|") if fact not in str(caught.value)]
+    assert not missing, f"{missing} not in: {caught.value}"
