@@ -42,10 +42,6 @@ def test_formats(given: Any, stored: object) -> None:
     assert LAKE.bucket("b", prefix="p", format=given).spec().format == stored
 
 
-def test_the_default_is_csv() -> None:
-    assert LAKE.bucket("b", prefix="p").format == CSV()
-
-
 @pytest.mark.parametrize("wrong", ["JSON", "Csv", "avro", "jsonl", "", 3])
 def test_other_formats_are_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="parquet"):
@@ -167,8 +163,3 @@ def test_spread() -> None:
         LAKE.bucket("b", path="%Y", spread="wide")
     with pytest.warns(UserWarning, match="no effect"):
         LAKE.bucket("b", path="a/*", spread="1h")
-
-
-def test_presorted() -> None:
-    assert LAKE.bucket("b", prefix="p", presorted=True).spec().presorted
-    assert not LAKE.bucket("b", prefix="p").spec().presorted

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,105 +34,69 @@ from caraway.connectors import (
     kinesis,
 )
 from caraway.errors import CommitError, DefinitionError
-from caraway.graph.connectors import (
-    FilesConnector,
-    HTTPConnector,
-    KafkaConnector,
-    KinesisConnector,
-    PubSubConnector,
-    S3Connector,
-    StreamStart,
-    TableConnector,
-    WebhookConnector,
-)
-from caraway.graph.systems import (
-    AzureSystem,
-    BigQuerySystem,
-    CSVFormat,
-    FilesSystem,
-    GCSSystem,
-    HTTPSystem,
-    KafkaSystem,
-    KinesisSystem,
-    MongoSystem,
-    MySQLSystem,
-    PostgresSystem,
-    PubSubSystem,
-    RedshiftSystem,
-    RegisteredSystem,
-    RegistryFormat,
-    S3System,
-    SchemaRegistry,
-    SecretRef,
-    SnowflakeSystem,
-    SystemKind,
-)
+from caraway.graph import connectors as specs
+from caraway.graph import systems
 from caraway.integrations.aws import Secret
 
 DAY_US = 86_400_000_000
 SECRET = Secret(arn="arn:aws:secretsmanager:eu:1:secret:db", role_arn="arn:aws:iam::1:role/r")
 LOGIN: dict[str, Any] = {"host": "h", "db_name": "d", "username": "u", "password": SECRET["db"]["password"]}
-PASSWORD = SecretRef(arn=SECRET.arn, role_arn=SECRET.role_arn, path=("db", "password"))
+SECRET_REF = systems.SecretRef(arn=SECRET.arn, role_arn=SECRET.role_arn)
+PASSWORD = replace(SECRET_REF, path=("db", "password"))
+LOGGED_IN: dict[str, Any] = {"host": "h", "database": "d", "username": "u", "password": PASSWORD}
 KEY = {"b": "2", "a": "1"}
+MYSQL = systems.MySQLSystem(name="m", **LOGGED_IN, port=3306, jdbc_params="a=b&c=d")
 
 KAFKA: dict[str, Any] = {"bootstrap_servers": "a:1,b:2", "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
-SNOWFLAKE: dict[str, Any] = {
-    "account": "a",
-    "db_name": "d",
-    "username": "u",
-    "password": "p",
-    "warehouse": "w",
-    "schema": "s",
-    "role": "r",
-}
+PLACE: dict[str, Any] = {"account": "a", "username": "u", "password": "p", "warehouse": "w", "schema": "s", "role": "r"}
+SNOWFLAKE: dict[str, Any] = {**PLACE, "db_name": "d"}
 
 
 def kafka(**settings: Any) -> Kafka:
     return Kafka(**{"name": "k", **KAFKA, **settings})
 
 
-def row(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.spec(f"connectors:3.1:{name}")
+def read(system: Any, cursor: str | None = "c", table: str = "t") -> specs.TableConnector:
+    return specs.TableConnector(system=system, table=table, cursor=cursor)
+
+
+def case(rows: str, connector: DataConnector, spec: object, name: str) -> Any:
+    """Return a case: the connector, its spec, and its name; `rows` are those of the specification's tables."""
+    return pytest.param(
+        connector, spec, name, marks=[pytest.mark.spec(f"connectors:{row}") for row in rows.split("|") if row]
+    )
 
 
 CONNECTORS = [
-    pytest.param(
+    case(
+        "3.1:Webhook|12:webhook retention",
         Webhook(name="w").endpoint("e"),
-        WebhookConnector(name="w", endpoint="e", retention_us=7 * DAY_US),
+        specs.WebhookConnector(name="w", endpoint="e", retention_us=7 * DAY_US),
         "[Webhook: w](endpoint=e)",
-        marks=[row("Webhook"), pytest.mark.spec("connectors:12:webhook retention")],
     ),
-    pytest.param(
+    case(
+        "3.1:Kafka",
         kafka(sasl_plain_username="u", sasl_plain_password=SECRET["db"]["password"]).topic("t"),
-        KafkaConnector(
-            system=KafkaSystem(
-                name="k",
-                bootstrap_servers="a:1,b:2",
-                security_protocol="SASL_SSL",
-                sasl_mechanism="PLAIN",
-                username="u",
-                password=PASSWORD,
-            ),
-            topic="t",
-        ),
+        specs.KafkaConnector(system=systems.KafkaSystem(name="k", **KAFKA, username="u", password=PASSWORD), topic="t"),
         "[Kafka: k](topic=t, format=json)",
-        marks=row("Kafka"),
     ),
-    pytest.param(
-        S3(name="s", aws_access_key_id="i", aws_secret_access_key="k").bucket("b", prefix="p/q"),
-        S3Connector(
-            system=S3System(name="s", access_key_id="i", secret_access_key="k"),
+    case(
+        "3.1:S3",
+        S3(name="s", aws_access_key_id="i", aws_secret_access_key="k").bucket("b", prefix="p/q", presorted=True),
+        specs.S3Connector(
+            system=systems.S3System(name="s", access_key_id="i", secret_access_key="k"),
             bucket="b",
             prefix="p/q",
-            format=CSVFormat(),
+            format=systems.CSVFormat(),
+            presorted=True,
         ),
         "[S3: s](bucket=b,prefix=p/q)",
-        marks=row("S3"),
     ),
-    pytest.param(
+    case(
+        "",
         Files(name="f").folder("/in", path="a/%Y/*.avro", format="avro", spread="1h", presorted=True),
-        FilesConnector(
-            system=FilesSystem(name="f"),
+        specs.FilesConnector(
+            system=systems.FilesSystem(name="f"),
             container="/in",
             prefix="a/",
             suffix="%Y/*.avro",
@@ -142,131 +106,89 @@ CONNECTORS = [
         ),
         "[Files: f](folder=/in,prefix=a/)",
     ),
-    pytest.param(
+    case(
+        "",
         GCS(name="g").bucket("b", prefix="p", format=CSV(delimiter=";", headers=["x"])),
-        FilesConnector(
-            system=GCSSystem(name="g"), container="b", prefix="p", format=CSVFormat(delimiter=";", headers=("x",))
+        specs.FilesConnector(
+            system=systems.GCSSystem(name="g"),
+            container="b",
+            prefix="p",
+            format=systems.CSVFormat(delimiter=";", headers=("x",)),
         ),
         "[GCS: g](bucket=b,prefix=p)",
     ),
-    pytest.param(
+    case(
+        "",
         Azure(name="a", account_name="n", account_key="k").container("c", prefix="p", format="delta"),
-        FilesConnector(
-            system=AzureSystem(name="a", account_name="n", account_key="k"), container="c", prefix="p", format="delta"
+        specs.FilesConnector(
+            system=systems.AzureSystem(name="a", account_name="n", account_key="k"),
+            container="c",
+            prefix="p",
+            format="delta",
         ),
         "[Azure: a](container=c,prefix=p)",
     ),
-    pytest.param(
+    case(
+        "3.1:Postgres",
         Postgres(name="p", **LOGIN).table("public.t", cursor="c"),
-        TableConnector(
-            system=PostgresSystem(name="p", host="h", port=5432, database="d", username="u", password=PASSWORD),
-            table="public.t",
-            cursor="c",
-        ),
+        read(systems.PostgresSystem(name="p", **LOGGED_IN, port=5432), table="public.t"),
         "[Postgres: p](table=public.t)",
-        marks=row("Postgres"),
     ),
-    pytest.param(
-        MySQL(name="m", **LOGIN, jdbc_params="a=b&c=d").table("t", cursor="c"),
-        TableConnector(
-            system=MySQLSystem(
-                name="m",
-                host="h",
-                port=3306,
-                database="d",
-                username="u",
-                password=PASSWORD,
-                jdbc_params="a=b&c=d",
-            ),
-            table="t",
-            cursor="c",
-        ),
-        "[MySQL: m](table=t)",
-        marks=row("MySQL"),
+    case(
+        "3.1:MySQL", MySQL(name="m", **LOGIN, jdbc_params="a=b&c=d").table("t", "c"), read(MYSQL), "[MySQL: m](table=t)"
     ),
-    pytest.param(
+    case(
+        "3.1:Snowflake",
         Snowflake(name="f", **SNOWFLAKE).table("t"),
-        TableConnector(
-            system=SnowflakeSystem(
-                name="f",
-                account="a",
-                database="d",
-                username="u",
-                password="p",
-                warehouse="w",
-                schema="s",
-                role="r",
-            ),
-            table="t",
-            cursor=None,
-        ),
+        read(systems.SnowflakeSystem(name="f", **PLACE, database="d"), cursor=None),
         "[Snowflake: f](table=t)",
-        marks=row("Snowflake"),
     ),
-    pytest.param(
+    case(
+        "3.1:BigQuery",
         BigQuery(name="b", project_id="p", dataset_id="d", service_account_key=KEY).table("t", "c"),
-        TableConnector(
-            system=BigQuerySystem(name="b", project_id="p", dataset_id="d", service_account_key='{"a": "1", "b": "2"}'),
-            table="t",
-            cursor="c",
+        read(
+            systems.BigQuerySystem(name="b", project_id="p", dataset_id="d", service_account_key='{"a": "1", "b": "2"}')
         ),
         "[BigQuery: b](table=t)",
-        marks=row("BigQuery"),
     ),
-    pytest.param(
+    case(
+        "3.1:Redshift",
         Redshift(name="r", db_name="d", host="h", schema="s", username="u", password="p").table("t", "c"),
-        TableConnector(
-            system=RedshiftSystem(name="r", host="h", port=5439, database="d", schema="s", username="u", password="p"),
-            table="t",
-            cursor="c",
-        ),
+        read(systems.RedshiftSystem(name="r", **{**LOGGED_IN, "password": "p"}, port=5439, schema="s")),
         "[Redshift: r](table=t)",
-        marks=row("Redshift"),
     ),
-    pytest.param(
+    case(
+        "3.1:Mongo",
         Mongo(name="o", **LOGIN).collection("t", "c"),
-        TableConnector(
-            system=MongoSystem(name="o", host="h", database="d", username="u", password=PASSWORD),
-            table="t",
-            cursor="c",
-        ),
+        read(systems.MongoSystem(name="o", **LOGGED_IN)),
         "[Mongo: o](table=t)",
-        marks=row("Mongo"),
     ),
-    pytest.param(
+    case(
+        "3.1:Kinesis",
         Kinesis(name="n", role_arn="arn").stream("arn:s", "LATEST", "json"),
-        KinesisConnector(system=KinesisSystem(name="n", role_arn="arn"), stream_arn="arn:s", start=StreamStart.LATEST),
+        specs.KinesisConnector(
+            system=systems.KinesisSystem(name="n", role_arn="arn"), stream_arn="arn:s", start=specs.StreamStart.LATEST
+        ),
         "[Kinesis: n](stream=arn:s, format=json)",
-        marks=row("Kinesis"),
     ),
-    pytest.param(
+    case(
+        "3.1:PubSub",
         PubSub(name="g", project_id="p", service_account_key=SECRET).topic("t", "json"),
-        PubSubConnector(
-            system=PubSubSystem(
-                name="g",
-                project_id="p",
-                service_account_key=SecretRef(arn=SECRET.arn, role_arn=SECRET.role_arn),
-            ),
-            topic="t",
+        specs.PubSubConnector(
+            system=systems.PubSubSystem(name="g", project_id="p", service_account_key=SECRET_REF), topic="t"
         ),
         "[PubSub: g](topic=t, format=json)",
-        marks=row("PubSub"),
     ),
-    pytest.param(
+    case(
+        "3.1:HTTP (sink only)",
         HTTP(name="h", host="https://x", healthz="/ok", ca_cert=Certificate(SECRET)).path("/in", 5, {"a": "b"}),
-        HTTPConnector(
-            system=HTTPSystem(
-                name="h",
-                host="https://x",
-                healthz="/ok",
-                ca_cert=SecretRef(arn=SECRET.arn, role_arn=SECRET.role_arn),
-            ),
+        specs.HTTPConnector(
+            system=systems.HTTPSystem(name="h", host="https://x", healthz="/ok", ca_cert=SECRET_REF),
             endpoint="/in",
             limit=5,
             headers=(("a", "b"),),
         ),
         "[HTTP: h](endpoint=/in)",
-        marks=row("HTTP (sink only)"),
     ),
 ]
 
@@ -336,31 +258,46 @@ def test_no_message_and_no_repr_shows_a_credential() -> None:
     assert "hidden" not in repr(Certificate("hidden"))
 
 
-HANDLES: list[tuple[Callable[[], DataConnector], SystemKind]] = [
-    (lambda: Kafka.get("x").topic("t"), SystemKind.KAFKA),
-    (lambda: S3.get("x").bucket("b", prefix="p"), SystemKind.S3),
-    (lambda: Postgres.get("x").table("t", "c"), SystemKind.POSTGRES),
-    (lambda: MySQL.get("x").table("t", "c"), SystemKind.MYSQL),
-    (lambda: Snowflake.get("x").table("t", "c"), SystemKind.SNOWFLAKE),
-    (lambda: BigQuery.get("x").table("t", "c"), SystemKind.BIGQUERY),
-    (lambda: Redshift.get("x").table("t", "c"), SystemKind.REDSHIFT),
-    (lambda: Mongo.get("x").collection("t", "c"), SystemKind.MONGO),
-    (lambda: Kinesis.get("x").stream("s", "latest", "json"), SystemKind.KINESIS),
-    (lambda: PubSub.get("x").topic("t", "json"), SystemKind.PUBSUB),
-    (lambda: HTTP.get("x").path("/in"), SystemKind.HTTP),
+# The method of each registered system that makes a connector, and its arguments, the last of which can't be left out.
+METHODS: list[tuple[Any, str, tuple[str, ...]]] = [
+    (Kafka, "topic", ("t",)),
+    (Postgres, "table", ("t", "c")),
+    (MySQL, "table", ("t", "c")),
+    (BigQuery, "table", ("t", "c")),
+    (Mongo, "collection", ("t", "c")),
+    (Kinesis, "stream", ("s", "latest", "json")),
+    (PubSub, "topic", ("t", "json")),
+    (HTTP, "path", ("/in",)),
 ]
 
 
 @pytest.mark.spec("connectors:12:Connector .get references")
-@pytest.mark.parametrize(("make", "kind"), HANDLES)
-def test_get_refers_to_what_is_registered(make: Callable[[], DataConnector], kind: SystemKind) -> None:
-    spec: Any = make().spec()
-    assert spec.system == RegisteredSystem(kind=kind, name="x")
-    assert make().identifier().startswith(f"[{kind}: x](")
+@pytest.mark.parametrize(
+    ("kind", "method", "given"), [*METHODS, *((k, "table", ("t", "c")) for k in (Snowflake, Redshift))]
+)
+def test_get_refers_to_what_is_registered(kind: Any, method: str, given: tuple[str, ...]) -> None:
+    made: DataConnector = getattr(kind.get("x"), method)(*given)
+    spec: Any = made.spec()
+    assert spec.system == systems.RegisteredSystem(kind=systems.SystemKind(kind.__name__), name="x")
+    assert made.identifier().startswith(f"[{kind.__name__}: x](")
 
 
-def test_webhooks_have_no_get_and_names_are_needed() -> None:
+@pytest.mark.parametrize(("kind", "method", "given"), METHODS)
+def test_a_missing_argument_is_a_type_error(kind: Any, method: str, given: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError):
+        getattr(kind(name="x", **SOURCES[kind]), method)(*given[:-1])
+
+
+def test_buckets_and_endpoints_have_names() -> None:
+    assert S3.get("x").bucket("b", prefix="p").identifier() == "[S3: x](bucket=b,prefix=p)"
+    for method in (S3(name="s").bucket, Webhook(name="w").endpoint):
+        with pytest.raises(TypeError):
+            method()  # type: ignore[operator]
+
+
+def test_what_systems_do_not_have() -> None:
     assert not hasattr(Webhook, "get")
+    assert not hasattr(Mongo(name="o", **LOGIN), "table")
     with pytest.raises(ValueError, match=r"Kafka\.get"):
         Kafka.get("")
 
@@ -377,17 +314,13 @@ AVRO = Avro(registry="confluent", url="http://r", username="u", password=SECRET)
 @pytest.mark.spec("connectors:3.1:Kafka")
 def test_formats_of_kafka() -> None:
     assert kafka().topic("t", None).spec().format == "json"
-    assert kafka().topic("t", AVRO).spec().format == SchemaRegistry(
-        format=RegistryFormat.AVRO,
-        registry="confluent",
-        url="http://r",
-        username="u",
-        password=SecretRef(arn=SECRET.arn, role_arn=SECRET.role_arn),
+    assert kafka().topic("t", AVRO).spec().format == systems.SchemaRegistry(
+        format=systems.RegistryFormat.AVRO, registry="confluent", url="http://r", username="u", password=SECRET_REF
     )
     assert kafka().topic("t", AVRO).identifier().endswith("format=Avro)")
     protobuf = kafka().topic("t", Protobuf(registry="confluent", url="http://r", token="x")).spec()
-    assert isinstance(protobuf.format, SchemaRegistry)
-    assert protobuf.format.format is RegistryFormat.PROTOBUF
+    assert isinstance(protobuf.format, systems.SchemaRegistry)
+    assert protobuf.format.format is systems.RegistryFormat.PROTOBUF
     for wrong in ("csv", CSV(), 3):
         with pytest.raises(CommitError, match=r"\[Kafka: k\]\(topic=t"):
             kafka().topic("t", wrong).spec()  # type: ignore[arg-type]
@@ -412,7 +345,7 @@ def test_logins_of_registries() -> None:
 def test_ways_into_redshift() -> None:
     settings: dict[str, Any] = {"name": "r", "db_name": "d", "host": "h", "schema": "s"}
     spec = Redshift(**settings, s3_access_role_arn="a").table("t", "c").spec()
-    assert isinstance(spec, TableConnector)
+    assert isinstance(spec, specs.TableConnector)
     assert spec.cursor == "c"
     login: dict[str, Any] = {"username": "u", "password": "p"}
     for wrong in ({}, {"username": "u"}, {"password": "p"}, {"s3_access_role_arn": "a", **login}):
@@ -453,7 +386,7 @@ def test_streams_begin_at_an_instant(given: Any) -> None:
 @pytest.mark.parametrize("given", ["latest", "LATEST", "Trim_Horizon"])
 def test_streams_begin_at_a_place_in_any_case(given: str) -> None:
     spec = Kinesis(name="n", role_arn="r").stream("s", given, "json").spec()
-    assert spec.start is StreamStart(given.lower())
+    assert spec.start is specs.StreamStart(given.lower())
 
 
 def test_files_are_checked_like_the_objects_of_s3() -> None:
@@ -478,30 +411,6 @@ def test_formats_that_are_not_read() -> None:
         S3(name="s").bucket("b", prefix="p", format="avro")
     with pytest.raises(ValueError, match="json"):
         PubSub(name="g", project_id="p", service_account_key=KEY).topic("t", "avro")
-
-
-METHODS: list[tuple[Any, tuple[Any, ...]]] = [
-    (Webhook(name="w").endpoint, ()),
-    (kafka().topic, ()),
-    (S3(name="s").bucket, ()),
-    (Postgres(name="p", **LOGIN).table, ("t",)),
-    (MySQL(name="p", **LOGIN).table, ("t",)),
-    (BigQuery(name="b", project_id="p", dataset_id="d", service_account_key=KEY).table, ("t",)),
-    (Mongo(name="o", **LOGIN).collection, ("t",)),
-    (Kinesis(name="n", role_arn="arn").stream, ("s", "latest")),
-    (PubSub(name="g", project_id="p", service_account_key=KEY).topic, ("t",)),
-    (HTTP(name="h", host="h", healthz="/", ca_cert=Certificate("pem")).path, ()),
-]
-
-
-@pytest.mark.parametrize(("method", "given"), METHODS)
-def test_a_missing_argument_is_a_type_error(method: Any, given: tuple[Any, ...]) -> None:
-    with pytest.raises(TypeError):
-        method(*given)
-
-
-def test_mongo_has_collections_only() -> None:
-    assert not hasattr(Mongo(name="o", **LOGIN), "table")
 
 
 def test_retention_is_a_duration() -> None:

@@ -8,13 +8,11 @@ from typing import Any, List, Optional
 import pandas as pd
 import pytest
 
-from caraway.connectors import Webhook, source
 from caraway.datasets import Dataset, Filter, Visitor, dataset, field, index, on_demand
 from caraway.dtypes import struct
 from caraway.dtypes.types import DATETIME, INT
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr import col
-from caraway.graph.connectors import WebhookConnector
 from caraway.graph.runtime import DatasetHandle, lookup_provider
 from caraway.graph.specs import IndexSpec
 from caraway.lib import desc, meta
@@ -102,22 +100,21 @@ def body(annotations: dict[str, Any], **values: Any) -> type:
 KEYED = {"k": int, "at": datetime}
 
 
+INDEXES: list[tuple[int, dict[str, Any], tuple[bool, bool] | None]] = [
+    # Datasets 2.1b, the row first; then the arguments, and whether it is online and offline.
+    (1, {}, None),
+    (2, {"index": True}, (True, True)),
+    (3, {"index": True, "offline": False}, (True, False)),
+    (4, {"index": True, "online": False}, (False, True)),
+    (5, {"index": True, "online": False, "offline": False}, (False, False)),
+    (7, {"online": True}, (True, False)),
+    (7, {"online": True, "offline": False}, (True, False)),
+    (8, {"offline": True}, (False, True)),
+]
+
+
 @pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        pytest.param({}, None, marks=pytest.mark.spec("datasets:2.1b:1")),
-        pytest.param({"index": True}, (True, True), marks=pytest.mark.spec("datasets:2.1b:2")),
-        pytest.param({"index": True, "offline": False}, (True, False), marks=pytest.mark.spec("datasets:2.1b:3")),
-        pytest.param({"index": True, "online": False}, (False, True), marks=pytest.mark.spec("datasets:2.1b:4")),
-        pytest.param(
-            {"index": True, "online": False, "offline": False},
-            (False, False),
-            marks=pytest.mark.spec("datasets:2.1b:5"),
-        ),
-        pytest.param({"online": True}, (True, False), marks=pytest.mark.spec("datasets:2.1b:7")),
-        pytest.param({"online": True, "offline": False}, (True, False), marks=pytest.mark.spec("datasets:2.1b:7")),
-        pytest.param({"offline": True}, (False, True), marks=pytest.mark.spec("datasets:2.1b:8")),
-    ],
+    ("flags", "expected"), [pytest.param(*case, marks=pytest.mark.spec(f"datasets:2.1b:{n}")) for n, *case in INDEXES]
 )
 def test_index_flags(flags: dict[str, Any], expected: tuple[bool, bool] | None) -> None:
     spec = dataset(**flags)(body(KEYED, k=field(key=True))).to_spec()
@@ -158,25 +155,6 @@ def test_text_annotations_see_local_names() -> None:
 def test_erase_keys() -> None:
     made = dataset(body(KEYED, k=field(key=True, erase_key=True)))
     assert made.erase_key_fields == ["k"]
-
-
-def test_sources_above_and_below() -> None:
-    web = Webhook(name="web")
-
-    @source(web.endpoint("above"), disorder="1d", cdc="append")
-    @dataset
-    @source(web.endpoint("upper"), disorder="1d", cdc="append")
-    @source(web.endpoint("lowest"), disorder="2d", cdc="append", env="prod")
-    class Sourced:
-        at: datetime
-
-    sources = Sourced.to_spec().sources
-    assert [s.connector.endpoint for s in sources if isinstance(s.connector, WebhookConnector)] == [
-        "lowest",
-        "upper",
-        "above",
-    ]
-    assert (sources[0].disorder_us, sources[0].env) == (2 * 86_400_000_000, ("prod",))
 
 
 TS = pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02"], utc=True), index=[5, 7])

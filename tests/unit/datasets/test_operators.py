@@ -257,53 +257,41 @@ def test_changelog_makes_keys_values() -> None:
     assert inserts.node_operator.marks_inserts
 
 
-WINDOW = "Window"
+AGGREGATES: list[tuple[int, Callable[[], Any], dict[str, str]]] = [
+    # Datasets 10, the row first.
+    (8, lambda: total(Orders), {"user": "int", "total": "float"}),
+    (
+        9,
+        lambda: Orders.groupby("shop").aggregate(n=Count(window=Tumbling("1d"))),
+        {"shop": "Optional[str]", "n": "int"},
+    ),
+    (
+        9,
+        lambda: Users.groupby("town").aggregate(n=Count(window=Hopping("forever", "1d"))),
+        {"town": "Optional[str]", "n": "int"},
+    ),
+    (10, lambda: Orders.groupby("user").aggregate(n=Count(window=HOUR), emit="final"), {"user": "int", "n": "int"}),
+    (
+        11,
+        lambda: Orders.groupby("user", window=Session("1h")).aggregate(n=Count()),
+        {"user": "int", "window": "Window", "n": "int"},
+    ),
+    (
+        11,
+        lambda: Orders.groupby("user", window=Hopping("1d", "1h")).aggregate(),
+        {"user": "int", "window": "Window"},
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("build", "expected", "terminal"),
-    [
-        pytest.param(
-            lambda: total(Orders),
-            {"user": "int", "total": "float", "at": "datetime"},
-            True,
-            marks=pytest.mark.spec("datasets:10:8"),
-        ),
-        pytest.param(
-            lambda: Orders.groupby("shop").aggregate(n=Count(window=Tumbling("1d"))),
-            {"shop": "Optional[str]", "n": "int", "at": "datetime"},
-            False,
-            marks=pytest.mark.spec("datasets:10:9"),
-        ),
-        pytest.param(
-            lambda: Users.groupby("town").aggregate(n=Count(window=Hopping("forever", "1d"))),
-            {"town": "Optional[str]", "n": "int", "since": "datetime"},
-            False,
-            marks=pytest.mark.spec("datasets:10:9"),
-        ),
-        pytest.param(
-            lambda: Orders.groupby("user").aggregate(n=Count(window=HOUR), emit="final"),
-            {"user": "int", "n": "int", "at": "datetime"},
-            False,
-            marks=pytest.mark.spec("datasets:10:10"),
-        ),
-        pytest.param(
-            lambda: Orders.groupby("user", window=Session("1h")).aggregate(n=Count()),
-            {"user": "int", "window": WINDOW, "n": "int", "at": "datetime"},
-            False,
-            marks=pytest.mark.spec("datasets:10:11"),
-        ),
-        pytest.param(
-            lambda: Orders.groupby("user", window=Hopping("1d", "1h")).aggregate(),
-            {"user": "int", "window": WINDOW, "at": "datetime"},
-            False,
-            marks=pytest.mark.spec("datasets:10:11"),
-        ),
-    ],
+    [pytest.param(*case, row == 8, marks=pytest.mark.spec(f"datasets:10:{row}")) for row, *case in AGGREGATES],
 )
 def test_aggregates(build: Callable[[], Any], expected: dict[str, str], terminal: bool) -> None:
     node = build()
-    assert columns(node) == expected
+    time = "since" if "town" in expected else "at"
+    assert columns(node) == {**expected, time: "datetime"}
     assert node.node_schema.terminal is terminal
     assert keys(node) == [name for name in expected if name in ("user", "shop", "town", "window")]
 
