@@ -1,12 +1,10 @@
 # Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, attr-defined, list-item, untyped-decorator"
-from datetime import datetime
 from typing import Any, Optional
 
 import pandas as pd
 import pytest
 
-from caraway.datasets import dataset, field
 from caraway.dtypes import between
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr import col
@@ -23,31 +21,9 @@ from caraway.featuresets import (
 from caraway.featuresets import feature as F
 from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor, Metadata, PythonExtractor
 from caraway.lib import desc, includes, inputs, meta, outputs
+from tests.unit.featuresets.pots import Pots, Tap
 
 __owner__ = "module@example.com"
-
-
-@dataset(index=True)
-class Pots:
-    pot: int = field(key=True)
-    species: str
-    moisture: Optional[float]
-    tags: list[str]
-    at: datetime
-
-
-@dataset
-class Unindexed:
-    pot: int = field(key=True)
-    species: str
-    at: datetime
-
-
-@featureset
-class Tap:
-    pot: int
-    maybe: Optional[int]
-    pots: list[int]
 
 
 @meta(owner="ana@example.com", description="pots")

@@ -3,12 +3,10 @@
 # The tests pass wrong arguments, and type checkers see classes where decorators make datasets and featuresets.
 # mypy: disable-error-code="arg-type, attr-defined, call-arg, list-item, misc, untyped-decorator"
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Optional
 
 import pytest
 
-from caraway.datasets import dataset, field
 from caraway.dtypes import Embedding, between, regex
 from caraway.errors import CommitTypeError, DefinitionError, DefinitionTypeError
 from caraway.expr import col, lit
@@ -17,43 +15,12 @@ from caraway.featuresets import feature as F
 from caraway.graph.specs import Graph
 from caraway.graph.validation.graphs import validate
 from caraway.lib import expectations, includes, inputs, meta, outputs
+from tests.unit.featuresets.pots import Pots, Shelves, Tap, Unindexed
 from tests.unit.refusals import ROW, check, mistakes_of
-
-mistake = mistakes_of("featuresets")
 
 __owner__ = "module@example.com"
 
-
-@dataset(index=True)
-class Pots:
-    pot: int = field(key=True)
-    species: str
-    moisture: Optional[float]
-    tags: list[str]
-    height: int
-    at: datetime
-
-
-@dataset(index=True)
-class Shelves:
-    room: str = field(key=True)
-    shelf: int = field(key=True)
-    pots: int
-    at: datetime
-
-
-@dataset
-class Unindexed:
-    pot: int = field(key=True)
-    species: str
-    at: datetime
-
-
-@featureset
-class Tap:
-    pot: int
-    maybe: Optional[int]
-    pots: list[int]
+mistake = mistakes_of("featuresets")
 
 
 def bad(annotations: dict[str, Any], **values: Any) -> Callable[[], Any]:

@@ -31,64 +31,33 @@ class Residence:
     zip: Optional[int]
 
 
-@source(hook.endpoint("things"), disorder="1d", cdc="upsert")
-@dataset(index=True)
-class Things:
-    key: int = field(key=True)
-    number: int
-    share: float
-    flag: bool
-    text: str
-    raw: bytes
-    when: datetime
-    day: date
-    price: Decimal[2]
-    level: between(int, 0, 5)
-    color: oneof(str, ["red", "blue"])
-    code: regex("[a-z]+")
-    many: List[int]
-    pairs: Dict[str, float]
-    vector: Embedding[2]
-    place: Residence
-    at: datetime = field(timestamp=True)
-
-
-@featureset
-class Thing:
-    key: int
-    number: Optional[int] = F(Things.number)
-    share: Optional[float] = F(Things.share)
-    flag: Optional[bool] = F(Things.flag)
-    text: Optional[str] = F(Things.text)
-    raw: Optional[bytes] = F(Things.raw)
-    when: Optional[datetime] = F(Things.when)
-    day: Optional[date] = F(Things.day)
-    price: Optional[Decimal[2]] = F(Things.price)
-    level: Optional[between(int, 0, 5)] = F(Things.level)
-    color: Optional[oneof(str, ["red", "blue"])] = F(Things.color)
-    code: Optional[regex("[a-z]+")] = F(Things.code)
-    many: Optional[List[int]] = F(Things.many)
-    pairs: Optional[Dict[str, float]] = F(Things.pairs)
-    vector: Optional[Embedding[2]] = F(Things.vector)
-    place: Optional[Residence] = F(Things.place)
-
-
-VALUES: dict[str, Any] = {
-    "number": 3,
-    "share": 0.5,
-    "flag": True,
-    "text": "a",
-    "raw": b"\x00",
-    "when": T0,
-    "day": date(2024, 5, 1),
-    "price": Number("1.50"),
-    "level": 2,
-    "color": "red",
-    "code": "abc",
-    "many": [1, 2],
-    "pairs": {"x": 1.0},
-    "vector": [0.5, 1.5],
+# For each field its type, a value, and the dtype of its column.
+FIELDS: dict[str, tuple[Any, Any, str]] = {
+    "number": (int, 3, "Int64"),
+    "share": (float, 0.5, "Float64"),
+    "flag": (bool, True, "boolean"),
+    "text": (str, "a", "string"),
+    "raw": (bytes, b"\x00", "object"),
+    "when": (datetime, T0, "datetime64[ns, UTC]"),
+    "day": (date, date(2024, 5, 1), "object"),
+    "price": (Decimal[2], Number("1.50"), "decimal128(28, 2)[pyarrow]"),
+    "level": (between(int, 0, 5), 2, "Int64"),
+    "color": (oneof(str, ["red", "blue"]), "red", "string"),
+    "code": (regex("[a-z]+"), "abc", "string"),
+    "many": (List[int], [1, 2], "object"),
+    "pairs": (Dict[str, float], {"x": 1.0}, "object"),
+    "vector": (Embedding[2], [0.5, 1.5], "object"),
 }
+TYPES = {**{name: kind for name, (kind, _, _) in FIELDS.items()}, "place": Residence}
+VALUES = {name: value for name, (_, value, _) in FIELDS.items()}
+KEYED = {"__module__": __name__, "key": field(key=True), "at": field(timestamp=True)}
+THINGS = {**KEYED, "__annotations__": {"key": int, **TYPES, "at": datetime}}
+Things: Any = source(hook.endpoint("things"), disorder="1d", cdc="upsert")(
+    dataset(index=True)(type("Things", (), THINGS))
+)
+LOOKUPS = {name: F(getattr(Things, name)) for name in TYPES}
+OPTIONAL = {"key": int, **{name: Optional[kind] for name, kind in TYPES.items()}}
+Thing: Any = featureset(type("Thing", (), {"__module__": __name__, "__annotations__": OPTIONAL, **LOOKUPS}))
 
 
 @pytest.fixture(scope="module")
@@ -103,25 +72,7 @@ def things() -> MockClient:
 @pytest.mark.spec("featuresets:5.4:1", "featuresets:5.4:2", "featuresets:5.4:3", "featuresets:5.4:4")
 @pytest.mark.spec("featuresets:5.4:5", "featuresets:5.4:6")
 @pytest.mark.spec("types:15:9")
-@pytest.mark.parametrize(
-    ("feature", "dtype"),
-    [
-        ("number", "Int64"),
-        ("share", "Float64"),
-        ("flag", "boolean"),
-        ("text", "string"),
-        ("raw", "object"),
-        ("when", "datetime64[ns, UTC]"),
-        ("day", "object"),
-        ("price", "decimal128(28, 2)[pyarrow]"),
-        ("level", "Int64"),
-        ("color", "string"),
-        ("code", "string"),
-        ("many", "object"),
-        ("pairs", "object"),
-        ("vector", "object"),
-    ],
-)
+@pytest.mark.parametrize(("feature", "dtype"), [(name, dtype) for name, (_, _, dtype) in FIELDS.items()])
 def test_looked_up_columns_have_the_dtypes_of_the_contract(things: MockClient, feature: str, dtype: str) -> None:
     name = f"Thing.{feature}"
     result = things.query([Thing.key], [name], pd.DataFrame({"Thing.key": [1, 2]}))

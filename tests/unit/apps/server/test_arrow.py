@@ -38,6 +38,16 @@ def stream(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+def batches(columns: dict[str, pa.Array], compression: str | None = None, times: int = 1) -> bytes:
+    """Return a stream of equal batches."""
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for _ in range(times):
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
 def test_batches_are_put_together() -> None:
     assert read_columns(stream(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}))) == {
         "a": [1, 2, 3],
@@ -91,14 +101,6 @@ def test_a_text_that_is_named_many_times_counts_each_time() -> None:
         read_columns(dictionary("x" * 1_000_000, 2_000))
 
 
-def one_batch(columns: dict[str, pa.Array], compression: str | None = None) -> bytes:
-    batch = pa.RecordBatch.from_pydict(columns)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
 LONG = 50_000_000
 
 
@@ -111,7 +113,7 @@ LONG = 50_000_000
     ],
 )
 def test_values_without_bytes_are_counted(column: pa.Array) -> None:
-    body = one_batch({"a": column})
+    body = batches({"a": column})
     assert len(body) < 2_000
     with pytest.raises(TooLargeError, match="1,000,000 values"):
         read_columns(body)
@@ -120,9 +122,9 @@ def test_values_without_bytes_are_counted(column: pa.Array) -> None:
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_compressed_buffers_count_by_their_plain_size(compression: str) -> None:
     small = {"a": pa.array(range(1_000)), "b": pa.array(["x"] * 1_000)}
-    assert read_columns(one_batch(small, compression)) == {"a": list(range(1_000)), "b": ["x"] * 1_000}
+    assert read_columns(batches(small, compression)) == {"a": list(range(1_000)), "b": ["x"] * 1_000}
     zeros = pa.array(["\0" * 40_000_000])
-    body = one_batch({"a": zeros}, compression)
+    body = batches({"a": zeros}, compression)
     assert len(body) < 1_000_000
     before = pa.total_allocated_bytes()
     with pytest.raises(TooLargeError, match="once decompressed"):
@@ -132,16 +134,7 @@ def test_compressed_buffers_count_by_their_plain_size(compression: str) -> None:
 
 def test_too_many_messages_are_refused() -> None:
     with pytest.raises(TooLargeError, match="2,000 messages"):
-        read_columns(many_batches(2_001))
-
-
-def many_batches(count: int) -> bytes:
-    batch = pa.RecordBatch.from_pydict({"a": pa.array([], pa.int64())})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        for _ in range(count):
-            writer.write_batch(batch)
-    return bytes(sink.getvalue())
+        read_columns(batches({"a": pa.array([], pa.int64())}, times=2_001))
 
 
 @pytest.mark.parametrize(
@@ -158,4 +151,4 @@ def many_batches(count: int) -> bytes:
 )
 def test_values_that_python_has_not_are_refused(column: pa.Array) -> None:
     with pytest.raises(InvalidInputError, match="column 'a'"):
-        read_columns(one_batch({"a": column}))
+        read_columns(batches({"a": column}))

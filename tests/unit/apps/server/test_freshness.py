@@ -277,23 +277,15 @@ ACTIONS = st.lists(
 )
 
 
+def story(text: str) -> list[tuple[str, int]]:
+    """Read actions from a text, each with its number."""
+    return [(action, int(times)) for action, times in (each.split() for each in text.split(", "))]
+
+
 @given(ACTIONS)
-@example([("away", 1), ("visit", 1), ("wait", 2), ("wait", 3), ("wait", 3), ("away", 1), ("wait", 2)])
-@example(
-    [
-        ("visit", 1),
-        ("visit", 1),
-        ("first", 2),
-        ("wait", 2),
-        ("wait", 3),
-        ("wait", 2),
-        ("wait", 3),
-        ("away", 1),
-        ("indexes", 2),
-        ("visit", 1),
-    ]
-)
-@example([("visit", 1), ("wait", 3), ("wait", 3), ("first", 3), ("indexes", 3), ("wait", 3)])
+@example(story("away 1, visit 1, wait 2, wait 3, wait 3, away 1, wait 2"))
+@example(story("visit 1, visit 1, first 2, wait 2, wait 3, wait 2, wait 3, away 1, indexes 2, visit 1"))
+@example(story("visit 1, wait 3, wait 3, first 3, indexes 3, wait 3"))
 def test_nothing_that_counts_as_readable_is_missing(actions: list[tuple[str, int]]) -> None:
     world = World()
     due = 0.0
