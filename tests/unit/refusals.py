@@ -14,9 +14,9 @@ def mistakes_of(table: str) -> Callable[..., Any]:
     """Return a function that makes a row of a corpus; `table` is the file of most rows of the specification in it."""
 
     def mistake(call: Callable[..., Any], error: type[Exception], facts: str, spec: str = "") -> Any:
-        """Return a row: facts have `|` between them; `spec` names the row of the specification that it covers."""
-        covered = spec if spec.count(":") > 1 else f"{table}:{spec}"
-        return pytest.param(call, error, facts, marks=[pytest.mark.spec(covered)] if spec else [])
+        """Return a row; `spec` names rows of the specification that it covers, and it and `facts` have `|` between."""
+        covered = [name if name.count(":") > 1 else f"{table}:{name}" for name in spec.split("|") if name]
+        return pytest.param(call, error, facts, marks=[pytest.mark.spec(name) for name in covered])
 
     return mistake
 

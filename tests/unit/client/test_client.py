@@ -96,6 +96,13 @@ def test_a_commit_says_what_is_deleted() -> None:
         assert {d.name: d.metadata.deleted for d in sent} == {"Gone": True, "Pots": False}
 
 
+ONE = pd.DataFrame({"Pot.pot": [1]})
+
+
+def query(inputs: list[Any], outputs: list[Any], frame: pd.DataFrame = ONE, **options: Any) -> Callable[[Client], Any]:
+    return lambda c: c.query(inputs, outputs, frame, **options)
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
@@ -103,22 +110,11 @@ def test_a_commit_says_what_is_deleted() -> None:
         (lambda c: c.commit("x", [Pot]), DefinitionTypeError),
         (lambda c: c.commit("x", featuresets=[Pots]), DefinitionTypeError),
         (lambda c: c.commit("x", [Pots], env="~prod"), DefinitionError),
-        (lambda c: c.query([Pot], [Pot.wet], pd.DataFrame()), InvalidInputError),
-        (lambda c: c.query(["Pot"], [Pot.wet], pd.DataFrame()), InvalidInputError),
-        (lambda c: c.query([3], [Pot.wet], pd.DataFrame()), InvalidInputError),
-        (lambda c: c.query([Pot.pot], ["a.b.c"], pd.DataFrame()), InvalidInputError),
-        (lambda c: c.query([Pot.pot], [3], pd.DataFrame()), InvalidInputError),
-        (lambda c: c.query([Pot.pot], [Pot.wet], pd.DataFrame({"pot": [1]})), InvalidInputError),
-        (
-            lambda c: c.query(
-                [Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": [1]}), timestamps=pd.Series([], dtype=float)
-            ),
-            InvalidInputError,
-        ),
-        (
-            lambda c: c.query([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": [1]}), sampling_rate=2),
-            InvalidInputError,
-        ),
+        *((query([given], [Pot.wet]), InvalidInputError) for given in (Pot, "Pot", 3)),
+        *((query([Pot.pot], [wanted]), InvalidInputError) for wanted in ("a.b.c", 3)),
+        (query([Pot.pot], [Pot.wet], pd.DataFrame({"pot": [1]})), InvalidInputError),
+        (query([Pot.pot], [Pot.wet], timestamps=pd.Series([], dtype=float)), InvalidInputError),
+        (query([Pot.pot], [Pot.wet], sampling_rate=2), InvalidInputError),
         (lambda c: c.lookup(Pots, pd.DataFrame({"pot": [1]}), timestamps=["soon"]), InvalidInputError),
         (lambda c: c.log("web", "pots", pd.DataFrame({"x": [object()]})), InvalidInputError),
         (lambda c: c.log("web", "pots", pd.DataFrame({"x": [1]}), batch_size=0), InvalidInputError),
@@ -215,15 +211,17 @@ def test_errors_that_are_no_json() -> None:
         Server((502, "bad gateway")).client().lookup("Pots", pd.DataFrame({"pot": [1]}))
 
 
+ANSWER: dict[str, Any] = {
+    "Pot.wet": [0.5, None],
+    "Pot.seen": ["2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00Z"],
+    "Pot.spans": [[{"begin": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:01Z"}], []],
+    "Pot.pot": [1, 2],
+}
+
+
 @pytest.mark.spec("featuresets:6:3", "featuresets:5.3:workflow", "featuresets:5.3:sampling_rate", "featuresets:5.3:log")
 def test_query() -> None:
-    answer = {
-        "Pot.wet": [0.5, None],
-        "Pot.pot": [1, 2],
-        "Pot.seen": ["2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00Z"],
-        "Pot.spans": [[{"begin": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:01Z"}], []],
-    }
-    server = Server(answer)
+    server = Server(ANSWER)
     at = pd.Series([datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2)])  # noqa: DTZ001 (naive is UTC)
     found = server.client().query(
         [Pot.pot],
@@ -258,22 +256,16 @@ def test_query_by_names_is_untyped() -> None:
 
 
 def test_query_rows() -> None:
-    answer: dict[str, Any] = {
-        "Pot.wet": [0.5, None],
-        "Pot.seen": ["2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00Z"],
-        "Pot.spans": [[{"begin": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:01Z"}], []],
-        "Pot.pot": [1, 2],
-    }
     asked = pd.DataFrame({"Pot.pot": [1, 2]})
-    rows = Server(answer).client().query_rows([Pot.pot], [Pot.wet, Pot.seen, Pot.spans, "Pot.pot"], asked)
+    rows = Server(ANSWER).client().query_rows([Pot.pot], [Pot.wet, Pot.seen, Pot.spans, "Pot.pot"], asked)
     first, second = datetime(2024, 1, 1, 0, 0, 0, 1, UTC), datetime(2024, 1, 1, tzinfo=UTC)
-    assert [list(row) for row in rows] == [list(answer), list(answer)]
+    assert [list(row) for row in rows] == [list(ANSWER), list(ANSWER)]
     assert [(row["Pot.wet"], row["Pot.seen"], row["Pot.pot"]) for row in rows] == [(0.5, first, 1), (None, second, 2)]
     assert isinstance(rows[0]["Pot.spans"][0], Window)
     assert rows[1]["Pot.spans"] == []
-    # Features given by name have the values of the answer.
-    named = Server(answer).client().query_rows(["Pot.pot"], ["Pot"], asked)
-    assert named[0] == {name: values[0] for name, values in answer.items()}
+    # Features given by name have the values of the ANSWER.
+    named = Server(ANSWER).client().query_rows(["Pot.pot"], ["Pot"], asked)
+    assert named[0] == {name: values[0] for name, values in ANSWER.items()}
     assert Server({}).client().query_rows([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": []})) == []
     with pytest.raises(InvalidInputError, match=r"Pot\.pot is int"):
         Server({"Pot.pot": [None]}).client().query_rows([Pot.pot], [Pot.pot], asked)

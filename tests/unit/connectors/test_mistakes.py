@@ -21,6 +21,7 @@ from caraway.connectors import (
     Kinesis,
     Postgres,
     PubSub,
+    Sample,
     Webhook,
     at_timestamp,
     eval,  # noqa: A004 (the API's name)
@@ -119,6 +120,29 @@ AT_DEFINE: list[Any] = [
     mistake(lambda: eval(col("a"), schema={"a": "nothing"}), TypeError, "schema|a"),
     mistake(lambda: eval(col("a"), schema=[int]), TypeError, "schema"),  # type: ignore[arg-type]
     mistake(lambda: fed()(3), TypeError, "@source|3"),  # type: ignore[operator]
+    mistake(lambda: source(CLICKS, cdc="append"), TypeError, "disorder"),  # type: ignore[call-arg]
+    mistake(lambda: source(CLICKS, disorder="1d"), TypeError, "cdc"),  # type: ignore[call-arg]
+    mistake(lambda: fed(3), TypeError, "int", "2.1:anything else"),
+    mistake(lambda: fed(SERVER.path("/in")), TypeError, "sink", "2.1:an HTTP connector"),
+    mistake(lambda: fed(POSTGRES.table("t", "c"), every="often"), ValueError, "every"),
+    mistake(lambda: fed(max_future="soon"), ValueError, "max_future"),
+    mistake(lambda: fed(bounded=True), AttributeError, "idleness"),
+    mistake(lambda: fed(idleness="1h"), AttributeError, "bounded"),
+    mistake(lambda: fed(bounded=True, idleness="long"), ValueError, "idleness"),
+    mistake(lambda: fed(where=col("region") == "north"), TypeError, "eval"),
+    mistake(lambda: fed(where="region"), TypeError, "where"),
+    *(mistake(lambda n=n: fed(sample=n), ValueError, "ample", "2.7:float outside [0, 1]") for n in (1.5, -0.1)),
+    *(mistake(lambda n=n: fed(sample=n), ValueError, "ample", "2.7:2") for n in (1, 0, True, "0.5")),
+    mistake(lambda: Sample(1.5, using=["a"]), ValueError, "Sample", "2.7:Sample rate outside [0, 1]"),
+    mistake(lambda: Sample(float("nan"), using=["a"]), ValueError, "Sample", "2.7:Sample rate outside [0, 1]"),
+    mistake(lambda: Sample(0.5, using=[]), ValueError, "Sample", "2.7:using empty or None"),
+    mistake(lambda: Sample(0.5, using=None), ValueError, "Sample", "2.7:using empty or None"),  # type: ignore[arg-type]
+    mistake(
+        lambda: fed(sample=Sample(0.5, using=["a"]), preproc={"a": 1}),
+        ValueError,
+        "ample",
+        "2.7:using contains a preproc key",
+    ),
 ]
 
 

@@ -290,9 +290,10 @@ def test_a_missing_argument_is_a_type_error(kind: Any, method: str, given: tuple
 
 def test_buckets_and_endpoints_have_names() -> None:
     assert S3.get("x").bucket("b", prefix="p").identifier() == "[S3: x](bucket=b,prefix=p)"
-    for method in (S3(name="s").bucket, Webhook(name="w").endpoint):
+    methods: list[Any] = [S3(name="s").bucket, Webhook(name="w").endpoint]
+    for method in methods:
         with pytest.raises(TypeError):
-            method()  # type: ignore[operator]
+            method()
 
 
 def test_what_systems_do_not_have() -> None:

@@ -33,6 +33,7 @@ from caraway.dtypes.types import (
 from caraway.dtypes.values import cast
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 from tests.unit.graph.random_graphs import dtypes
+from tests.unit.refusals import check
 
 
 def row(ids: str, *case: Any) -> Any:
@@ -168,18 +169,16 @@ def test_a_type_in_annotated_is_that_type(annotation: Any, plain: Any) -> None:
 @pytest.mark.parametrize(
     ("annotation", "error", "facts"),
     [
-        (Annotated[str, between(int, 0, 9)], DefinitionTypeError, ["str", "between(int", "goes with int"]),
-        (Annotated[Optional[int], between(int, 0, 9)], DefinitionTypeError, ["Optional[int]", "goes with int"]),
-        (Annotated[float, Decimal[2]], DefinitionTypeError, ["float", "Decimal[2]", "goes with Decimal"]),
-        (Annotated[list[int], Embedding[8]], DefinitionTypeError, ["list[int]", "goes with list[float]"]),
-        (Annotated[int, between(int, 0, 9), oneof(int, [1])], DefinitionError, ["one type", "between", "oneof"]),
-        (Annotated[complex, "for people"], DefinitionTypeError, ["complex"]),
+        (Annotated[str, between(int, 0, 9)], DefinitionTypeError, "str|between(int|goes with int"),
+        (Annotated[Optional[int], between(int, 0, 9)], DefinitionTypeError, "Optional[int]|goes with int"),
+        (Annotated[float, Decimal[2]], DefinitionTypeError, "float|Decimal[2]|goes with Decimal"),
+        (Annotated[list[int], Embedding[8]], DefinitionTypeError, "list[int]|goes with list[float]"),
+        (Annotated[int, between(int, 0, 9), oneof(int, [1])], DefinitionError, "one type|between|oneof"),
+        (Annotated[complex, "for people"], DefinitionTypeError, "complex"),
     ],
 )
-def test_what_annotated_says_must_fit(annotation: Any, error: type[Exception], facts: list[str]) -> None:
-    with pytest.raises(error) as raised:
-        dtype_of(annotation)
-    assert [fact for fact in facts if fact not in str(raised.value)] == []
+def test_what_annotated_says_must_fit(annotation: Any, error: type[Exception], facts: str) -> None:
+    check(lambda: dtype_of(annotation), error, facts)
 
 
 def test_the_fields_of_a_struct_may_be_annotated() -> None:

@@ -60,13 +60,6 @@ def test_the_first_time_all_is_made() -> None:
     assert not allocation.generations
 
 
-def test_the_second_time_all_is_there() -> None:
-    first = allocate(WANTED, ()).assets
-    again = allocate(WANTED, first, offer(first))
-    assert again.assets == first
-    assert not again.created
-
-
 @given(asset_stores())
 @settings(max_examples=examples(200))
 def test_what_is_allocated_fits_together(existing: tuple[Asset, ...]) -> None:

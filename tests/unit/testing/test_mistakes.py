@@ -151,7 +151,7 @@ def everything() -> MockClient:
     return client
 
 
-def named(rows: list[Any]) -> Any:
+def named(rows: list[Row]) -> pytest.MarkDecorator:
     """Return a decorator with the rows as cases, called by the names that they begin with."""
     return pytest.mark.parametrize(ROW, [pytest.param(*row, id=name) for name, *row in rows])
 

@@ -131,6 +131,13 @@ class Site:
         headers = {} if role is None else {"cookie": f"other=1; caraway_session={role}"}
         return self.send("GET", path, b"", **{**headers, **given})
 
+    def page(self, path: str, role: str | None = "admin") -> "Structure":
+        """Return a page that is shown, and whole."""
+        return whole(self.get(path, role))
+
+    def words(self, path: str, role: str | None = "admin") -> str:
+        return self.page(path, role).text
+
     def post(self, path: str, fields: Mapping[str, str], role: str | None = "admin", **given: str) -> Exchange:
         headers = {} if role is None else {"cookie": f"caraway_session={role}"}
         headers |= {"origin": ORIGIN, "content-type": FORM}
@@ -405,3 +412,10 @@ class Structure(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(" ".join(self.words).split())
+
+
+def whole(answer: Exchange, status: int = 200) -> Structure:
+    """Return the page of an answer, which has this status, and in whose structure nothing is wrong."""
+    page = Structure(answer.text)
+    assert (answer.status, page.faults) == (status, []), answer.text
+    return page
