@@ -18,11 +18,7 @@ from caraway.connectors import (
     Certificate,
     DataConnector,
     Kafka,
-    Kinesis,
-    Postgres,
-    PubSub,
     Sample,
-    Webhook,
     at_timestamp,
     eval,  # noqa: A004 (the API's name)
     ref,
@@ -32,37 +28,12 @@ from caraway.expr import col, lit
 from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.validation.graphs import validate
 from caraway.integrations.aws import Secret
+from tests.unit.connectors.systems import BROKERS, CLICKS, KAFKA, KINESIS, LAKE, POSTGRES, SERVER, WEB
 from tests.unit.refusals import ROW, check, mistakes_of
 
 mistake = mistakes_of("connectors")
 
 __owner__ = "ada@example.com"
-
-WEB = Webhook(name="web")
-CLICKS = WEB.endpoint("clicks")
-KAFKA: dict[str, Any] = {
-    "name": "k",
-    "bootstrap_servers": "b:9092",
-    "security_protocol": "PLAINTEXT",
-    "sasl_mechanism": "PLAIN",
-}
-BROKERS = Kafka(**KAFKA)
-LAKE = S3(name="lake")
-LOGIN: dict[str, Any] = {"host": "h", "db_name": "d", "username": "u", "password": "p"}
-POSTGRES = Postgres(name="pg", **LOGIN)
-SNOW: dict[str, Any] = {
-    "name": "snow",
-    "account": "a",
-    "db_name": "d",
-    "username": "u",
-    "password": "p",
-    "warehouse": "w",
-    "schema": "s",
-    "role": "r",
-}
-KINESIS = Kinesis(name="kin", role_arn="r")
-GOOGLE = PubSub(name="ps", project_id="p", service_account_key={})
-SERVER = HTTP(name="h", host="https://x", healthz="/ok", ca_cert=Certificate("pem"))
 
 
 def fed(conn: Any = CLICKS, **options: Any) -> object:

@@ -7,16 +7,10 @@ import pytest
 
 from caraway import dataset
 from caraway.connectors import (
-    HTTP,
     S3,
     SINK_FIELD,
     Avro,
-    Certificate,
     DataConnector,
-    Kafka,
-    Postgres,
-    Snowflake,
-    Webhook,
     sink,
 )
 from caraway.connectors.connectors import SnapshotData
@@ -26,18 +20,17 @@ from caraway.graph.sources import Cdc, SinkSpec
 from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.validation.datasets import sinks_are_fed
 from caraway.graph.validation.scope import CheckedGraph
+from tests.unit.connectors.systems import BROKERS, LAKE, POSTGRES, SERVER, SNOW, WEB
 
 HOUR_US = 3_600_000_000
-KAFKA = Kafka(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN").topic("t")
-SERVER = HTTP(name="h", host="https://x", healthz="/ok", ca_cert=Certificate("pem")).path("/in")
-DELTA = S3(name="s").bucket("b", prefix="p", format="delta")
-SNOW = Snowflake(name="f", account="a", db_name="d", username="u", password="p", warehouse="w", schema="s", role="r")
+KAFKA = BROKERS.topic("t")
+DELTA = LAKE.bucket("b", prefix="p", format="delta")
 TABLE = SNOW.table("t")
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "Kafka": {"conn": KAFKA, "cdc": "debezium"},
-    "HTTP": {"conn": SERVER, "cdc": "debezium"},
+    "HTTP": {"conn": SERVER.path("/in"), "cdc": "debezium"},
     "S3": {"conn": DELTA, "how": "incremental"},
     "Snowflake": {"conn": TABLE, "how": "incremental"},
 }
@@ -104,8 +97,8 @@ REFUSED = [
         ("Kafka", {"conn": AVRO}, "json"),
         ("Kafka", {"conn": KAFKA.data_source.topic("t", "csv")}, "csv"),
         ("Kafka", {"conn": KAFKA.data_source.topic("t", None)}, "json"),
-        ("S3", {"conn": S3(name="s").bucket("b", prefix="p")}, "delta"),
-        ("S3", {"conn": S3(name="s").bucket("b", prefix="p", format="parquet")}, "parquet"),
+        ("S3", {"conn": LAKE.bucket("b", prefix="p")}, "delta"),
+        ("S3", {"conn": LAKE.bucket("b", prefix="p", format="parquet")}, "parquet"),
     ),
     *rows(
         "every",
@@ -152,8 +145,8 @@ def test_what_is_refused(kind: str, options: dict[str, Any], fact: str) -> None:
         (3, "int"),
         (KAFKA.data_source, ".topic("),
         (SNOW, ".table("),
-        (Webhook(name="w").endpoint("e"), "[Webhook: w]"),
-        (Postgres(name="p", host="h", db_name="d", username="u", password="p").table("t", "c"), "[Postgres: p]"),
+        (WEB.endpoint("e"), "[Webhook: web]"),
+        (POSTGRES.table("t", "c"), "[Postgres: pg]"),
     ],
 )
 def test_what_takes_no_rows_is_a_value_error(conn: Any, fact: str) -> None:

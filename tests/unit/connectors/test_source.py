@@ -8,22 +8,13 @@ import pytest
 from caraway import dataset
 from caraway.connectors import (
     CSV,
-    S3,
     SOURCE_FIELD,
     Avro,
-    BigQuery,
     DataConnector,
-    Kafka,
-    Kinesis,
     Mongo,
     MySQL,
-    Postgres,
     Protobuf,
-    PubSub,
-    Redshift,
     Sample,
-    Snowflake,
-    Webhook,
     eval,  # noqa: A004 (the API's name)
     ref,
     source,
@@ -33,21 +24,10 @@ from caraway.expr import col, lit
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec
+from tests.unit.connectors.systems import BIG, BROKERS, CLICKS, GOOGLE, LAKE, LOGIN, POSTGRES, RED, SNOW, STREAM, WEB
 
 DAY_US = 86_400_000_000
 MINUTE_US = 60_000_000
-
-WEB = Webhook(name="web", retention="14d")
-CLICKS = WEB.endpoint("clicks")
-BROKERS = Kafka(name="k", bootstrap_servers="b:9092", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
-LAKE = S3(name="lake")
-LOGIN: dict[str, Any] = {"host": "h", "db_name": "d", "username": "u", "password": "p"}
-POSTGRES = Postgres(name="pg", **LOGIN)
-SNOW = Snowflake(name="snow", account="a", db_name="d", username="u", password="p", warehouse="w", schema="s", role="r")
-BIG = BigQuery(name="bq", project_id="p", dataset_id="d", service_account_key={"a": "b"})
-RED = Redshift(name="red", db_name="d", host="h", schema="s", s3_access_role_arn="arn")
-STREAM = Kinesis(name="kin", role_arn="arn").stream("arn:s", "latest", "json")
-GOOGLE = PubSub(name="ps", project_id="p", service_account_key={"a": "b"}).topic("t", "json")
 
 
 @source(CLICKS, disorder="1d", cdc="append")

@@ -120,7 +120,6 @@ ONE = pd.Series([1])
         mistake(make({"x": "Missing", "at": datetime}), ValueError, "Bad|field x|Missing"),
         mistake(lambda: Users.depth, AttributeError, "Users|depth|town"),
         # 2.6, and 8.1 of the connectors
-        mistake(lambda: meta(owner="nobody"), ValueError, "nobody|email"),
         mistake(
             expecting(lambda cls: [], other=expectations(lambda cls: [])),
             ValueError,

@@ -14,7 +14,7 @@ from caraway.featuresets import extractor, feature, featureset
 from caraway.featuresets import feature as F
 from caraway.graph.specs import Graph
 from caraway.graph.validation.graphs import validate
-from caraway.lib import expectations, includes, inputs, meta, outputs
+from caraway.lib import expectations, inputs, outputs
 from tests.unit.featuresets.pots import Pots, Shelves, Tap, Unindexed
 from tests.unit.refusals import ROW, check, mistakes_of
 
@@ -202,9 +202,6 @@ EXTRACTORS: list[Any] = [
     mistake(of(["a"], [Tap]), DefinitionTypeError, "Bad.fresh|Featureset"),
     mistake(of(["a"], [3]), DefinitionTypeError, "Bad.fresh|3"),
     mistake(of(["a"], ["b", "b"]), DefinitionError, "Bad.fresh|Bad.b|twice"),
-    mistake(lambda: includes("helper"), DefinitionTypeError, "@includes|'helper'"),
-    mistake(lambda: meta(owner="a@b"), DefinitionError, "a@b|email"),
-    mistake(lambda: meta(colour="red"), TypeError, "colour"),
     # The fault is reported at the commit, as other environments may select another extractor.
     mistake(doubled, CommitTypeError, "Bad.a|compute|_caraway_alias_Bad.a"),
 ]

@@ -16,6 +16,7 @@ from caraway.graph.specs import Metadata
 from caraway.integrations.aws import Secret
 from caraway.lib import bucketize, desc, includes, meta, secrets
 from caraway.lib.metadata import get_meta_attr, get_metadata, set_meta_attr
+from tests.unit.refusals import check
 
 
 def at(day: int, hour: int, minute: int = 0) -> datetime:
@@ -92,32 +93,31 @@ def test_a_part_of_a_secret_is_another_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"),
+    ("wrong", "error", "facts"),
     [
-        (lambda: meta(owner="nobody"), DefinitionError),
-        (lambda: meta(color="red"), TypeError),
-        (lambda: includes(3), DefinitionTypeError),
-        (lambda: bucketize(at(1, 1), 3), DefinitionError),
-        (lambda: bucketize(at(1, 1), Continuous("forever")), DefinitionError),
-        (lambda: bucketize(at(1, 1), Session("1h")), DefinitionError),
-        (lambda: bucketize(at(1, 1), Hopping("forever", "1h")), DefinitionError),
-        (lambda: set_meta_attr(type("T", (), {}), "color", "red"), DefinitionError),
-        (lambda: meta(tags="pii"), DefinitionTypeError),
-        (lambda: meta(tags=[1]), DefinitionTypeError),
-        (lambda: meta(description=3), DefinitionTypeError),
-        (lambda: meta(owner=3), DefinitionTypeError),
-        (lambda: bucketize(at(1, 1), ("1d",)), DefinitionError),
-        (lambda: bucketize(at(1, 1), "no duration"), DefinitionError),
-        (lambda: Secret(""), DefinitionError),
-        (lambda: Secret(3), DefinitionError),
-        (lambda: Secret("arn", role_arn=""), DefinitionError),
-        (lambda: Secret("arn", path="a"), DefinitionError),
-        (lambda: Secret("arn")[3], DefinitionError),
+        (lambda: meta(owner="nobody"), DefinitionError, "nobody|email"),
+        (lambda: meta(color="red"), TypeError, "color"),
+        (lambda: includes(3), DefinitionTypeError, "@includes|int 3"),
+        (lambda: bucketize(at(1, 1), 3), DefinitionError, ""),
+        (lambda: bucketize(at(1, 1), Continuous("forever")), DefinitionError, ""),
+        (lambda: bucketize(at(1, 1), Session("1h")), DefinitionError, ""),
+        (lambda: bucketize(at(1, 1), Hopping("forever", "1h")), DefinitionError, ""),
+        (lambda: set_meta_attr(type("T", (), {}), "color", "red"), DefinitionError, ""),
+        (lambda: meta(tags="pii"), DefinitionTypeError, ""),
+        (lambda: meta(tags=[1]), DefinitionTypeError, ""),
+        (lambda: meta(description=3), DefinitionTypeError, ""),
+        (lambda: meta(owner=3), DefinitionTypeError, ""),
+        (lambda: bucketize(at(1, 1), ("1d",)), DefinitionError, ""),
+        (lambda: bucketize(at(1, 1), "no duration"), DefinitionError, ""),
+        (lambda: Secret(""), DefinitionError, ""),
+        (lambda: Secret(3), DefinitionError, ""),
+        (lambda: Secret("arn", role_arn=""), DefinitionError, ""),
+        (lambda: Secret("arn", path="a"), DefinitionError, ""),
+        (lambda: Secret("arn")[3], DefinitionError, ""),
     ],
 )
-def test_what_is_refused(wrong: Callable[[], Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        wrong()
+def test_what_is_refused(wrong: Callable[[], Any], error: type[Exception], facts: str) -> None:
+    check(wrong, error, facts)
 
 
 def test_no_name_of_the_package_is_hidden_by_a_subpackage() -> None:
