@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from caraway.dtypes import between
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import DefinitionError
 from caraway.expr import col
 from caraway.expr.nodes import Node
 from caraway.featuresets import (
@@ -216,14 +216,6 @@ def test_forms_of_features() -> None:
     assert (lookup.version, lookup.function, lookup.fqn()) == (0, None, "Made._caraway_lookup_Pots.species")
     # A name without an annotation is no feature.
     assert [f.name for f in made.features] == ["pot", "bare", "empty", "species", "moisture", "alias"]
-
-
-@pytest.mark.parametrize("default", [0, "", [], False, 0.0])
-def test_falsy_defaults_are_defaults(default: Any) -> None:
-    made = define({"a": type(default) if default != [] else list[int], "o": int}, o=F(Tap.pot))
-    assert [f.name for f in made.features] == ["a", "o"]
-    with pytest.raises(DefinitionTypeError, match="needs a field"):
-        feature(default=default)
 
 
 def test_default_none_is_no_default() -> None:

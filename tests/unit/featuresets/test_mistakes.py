@@ -61,6 +61,9 @@ def doubled() -> Any:
 
 RESERVED = ("fqn_", "dtype", "featureset_name", "featureset", "extractor", "extractors", "features")
 
+# A falsy default is a default as well.
+DEFAULTS: list[Any] = [3, 0, 0.0, "", [], False]
+
 FEATURES: list[Any] = [
     # 2.1
     mistake(bad({"a": int}, a=3), DefinitionTypeError, "Bad|a|3"),
@@ -76,9 +79,7 @@ FEATURES: list[Any] = [
     mistake(expecting("checks", "others"), DefinitionError, "Bad|checks, others"),
     # 2.2
     mistake(lambda: feature(Tap.pot, Tap.maybe), DefinitionTypeError, "2"),
-    mistake(lambda: feature(default=3), DefinitionTypeError, "3"),
-    mistake(lambda: feature(default=0), DefinitionTypeError, "0"),
-    mistake(lambda: feature(default=""), DefinitionTypeError, "''"),
+    *(mistake(lambda d=d: feature(default=d), DefinitionTypeError, f"needs a field|{d!r}") for d in DEFAULTS),
     mistake(lambda: feature("Tap.pot", default=3), DefinitionTypeError, "3"),
     mistake(lambda: feature(Pots, default=3), DefinitionTypeError, "3"),
     mistake(lambda: feature(col("a"), default=3), DefinitionError, "fillnull"),
