@@ -3,6 +3,7 @@
 # ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment, call-arg, arg-type"
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Optional
 
@@ -142,6 +143,13 @@ def orders(*rows: tuple[int, float, datetime]) -> pd.DataFrame:
 
 def commit(client: MockClient, *more: Any) -> None:
     client.commit("shop", DATASETS, [*FEATURESETS, *more])
+
+
+def committed(datasets: Sequence[Any] = (), featuresets: Sequence[Any] = (), **options: Any) -> MockClient:
+    """Return a client whose main branch has these definitions."""
+    client = MockClient()
+    client.commit("definitions", list(datasets), list(featuresets), **options)
+    return client
 
 
 def filled() -> MockClient:

@@ -19,7 +19,7 @@ from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.lib import inputs, meta, secrets
 from caraway.testing import MockClient, log, mock
 from tests.unit.testing import shop
-from tests.unit.testing.shop import HOUR, T0, Buyer, Orders, Request, Spending, Users, Vault, commit, filled
+from tests.unit.testing.shop import HOUR, T0, Buyer, Orders, Request, Spending, Users, Vault, commit, committed, filled
 
 __owner__ = "tests@example.com"
 
@@ -113,8 +113,7 @@ def test_what_is_marked_as_deleted_goes() -> None:
     class Orders:
         at: datetime
 
-    client = MockClient()
-    client.commit("x", [Users, shop.OnlineNotes])
+    client = committed([Users, shop.OnlineNotes])
     client.commit("x", [Users, Orders])
     assert [d.name for d in client.get_datasets()] == ["Users"]
     client.commit("y", [shop.Orders], incremental=True)
@@ -131,8 +130,7 @@ def test_an_environment_selects_sources() -> None:
         value: int
         at: datetime
 
-    client = MockClient()
-    client.commit("x", [Events], env="prod")
+    client = committed([Events], env="prod")
     frame = pd.DataFrame({"value": [1], "at": [T0]})
     client.log("shop", "a", frame)
     with pytest.raises(UnknownEntityError, match="shop/a"):
@@ -190,8 +188,7 @@ def test_a_deleted_row_is_not_found_from_then_on() -> None:
         price: float
         at: datetime
 
-    client = MockClient()
-    client.commit("x", [Prices])
+    client = committed([Prices])
     row, late = {"item": 1, "price": 2.5, "at": T0.isoformat()}, (T0 + HOUR).timestamp() * 1_000
     client.log("shop", "changes", pd.DataFrame({"op": ["c"], "before": [None], "after": [row], "ts_ms": [late]}))
     client.log("shop", "changes", pd.DataFrame({"op": ["d"], "before": [row], "after": [None], "ts_ms": [late]}))
@@ -260,8 +257,7 @@ def test_xray_and_lineage_describe_the_branch() -> None:
 
 
 def test_secrets_are_read_inside_extractors() -> None:
-    client = MockClient()
-    client.commit("x", featuresets=[Vault])
+    client = committed(featuresets=[Vault])
     assert client.add_secret("key", "sesame").status_code == 200
     assert ask_vault(client) == ["sesame"]
     client.update_secret("key", "open")
@@ -316,8 +312,7 @@ def test_logging_to_a_derived_dataset_replaces_its_content_until_its_input_chang
 
 
 def test_logging_to_a_dataset_itself_is_for_the_environment_of_tests() -> None:
-    client = MockClient()
-    client.commit("x", [Orders], env="testing")
+    client = committed([Orders], env="testing")
     log(Orders, shop.orders((1, 10.0, T0)))
     client.commit("x", [Orders], env="prod")
     with pytest.raises(InvalidInputError, match="prod"):
@@ -339,8 +334,7 @@ def test_an_erasure_downstream_is_as_if_the_rows_had_never_come() -> None:
         client.erase(Spent, [{"user": 1}], downstream=True)
     with pytest.raises(ValueError, match="erase key card is no key"):
         client.erase(Paid, [{"card": "a"}], downstream=False)
-    client = MockClient()
-    client.commit("paid", datasets=[Paid, Spent])
+    client = committed([Paid, Spent])
     rows = [{"user": 1, "card": card, "amount": 2.0, "at": shop.T0} for card in "aab"]
     client.log("shop", "paid", pd.DataFrame(rows))
     # Without `downstream` an erase key that isn't a key reaches what depends on it, since nothing else could.

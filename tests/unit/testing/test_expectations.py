@@ -19,6 +19,7 @@ from caraway.lib import (
 )
 from caraway.testing import MockClient
 from caraway.testing import log as log_to_dataset
+from tests.unit.testing.shop import committed
 
 __owner__ = "mock@example.com"
 HOOK = Webhook(name="hives")
@@ -66,8 +67,7 @@ ROWS = pd.DataFrame(
 
 @pytest.fixture
 def client() -> MockClient:
-    made = MockClient()
-    made.commit("hives", [Weighings, Heaviest])
+    made = committed([Weighings, Heaviest])
     made.log("hives", "weighings", ROWS)
     return made
 
@@ -107,8 +107,7 @@ def test_one_dataset_and_fewer_hours(client: MockClient) -> None:
 
 
 def test_without_rows_there_is_no_status() -> None:
-    client = MockClient()
-    client.commit("hives", [Weighings])
+    client = committed([Weighings])
     assert {found["status"] for found in client.expectations()} == {"no_data"}
     assert client.expectations()[0]["newest_at"] is None
 
@@ -146,8 +145,7 @@ def test_rows_that_a_strict_expectation_refuses_are_not_stored(cdc: str) -> None
                 expect_column_values_to_be_between("hives", 10, mostly=0.5, strict=False),
             ]
 
-    client = MockClient()
-    client.commit("apiaries", [Apiaries])
+    client = committed([Apiaries])
 
     def log(*hives: int) -> None:
         rows = [{"name": f"a{n}", "hives": n, "at": "2024-05-01T10:00:00Z"} for n in hives]

@@ -21,7 +21,7 @@ from caraway.featuresets import extractor, featureset
 from caraway.featuresets import feature as F
 from caraway.graph.wire.graphs import decode_commit, encode_commit
 from caraway.lib import inputs, outputs
-from caraway.testing import MockClient
+from tests.unit.testing.shop import committed
 
 __owner__ = "programs@example.com"
 
@@ -88,8 +88,7 @@ def queried(client: Client, given: Any, value: object, want: Any) -> dict[str, A
 
 
 def test_defaults_of_every_type_stand_for_what_is_not_found() -> None:
-    client = MockClient()
-    client.commit("people", datasets=[People], featuresets=[Person, Maybe, Certain, Group])
+    client = committed([People], [Person, Maybe, Certain, Group])
     assert queried(client, Person.person, 1, Person) == {
         "person": 1,
         "born": date(2020, 1, 2),
@@ -159,8 +158,7 @@ def test_a_pipeline_uses_the_helpers_of_its_dataset() -> None:
                 .latest()
             )
 
-    client = MockClient()
-    client.commit("words", datasets=[Words, Lengths])
+    client = committed([Words, Lengths])
     client.log("programs", "words", pd.DataFrame({"word": ["abc", ""], "at": [T0, T0]}))
     found = client.get_dataset_df("Lengths")
     assert found[["word", "length", "named", "both"]].to_numpy().tolist() == [["abc", 9, 16, 9]]
@@ -188,8 +186,7 @@ def lengths(extra: int):
 
 
 def test_what_a_helper_of_a_dataset_does_is_part_of_the_pipeline() -> None:
-    client = MockClient()
-    client.commit("words", datasets=[Words, lengths(1)])
+    client = committed([Words, lengths(1)])
     client.commit("again", datasets=[lengths(1)], incremental=True)
     with pytest.raises(CommitError, match=r"(?s)Longer.*version=2"):
         client.commit("changed", datasets=[lengths(2)], incremental=True)
@@ -221,8 +218,7 @@ def test_an_extractor_uses_the_helpers_of_a_dataset() -> None:
         def shout(cls, ts, word):
             return Seen.shown(word).rename(str(cls.loud))
 
-    client = MockClient()
-    client.commit("words", datasets=[Words, Seen], featuresets=[Loud])
+    client = committed([Words, Seen], [Loud])
     assert queried(client, Loud.word, "a", Loud.loud) == {"loud": "a!"}
 
 
@@ -265,8 +261,7 @@ def test_a_plain_annotated_class_is_a_struct() -> None:
         meal: Optional[Meal] = F(Meals.meal)
         dish: Optional[Dish] = F(Meals.maybe)
 
-    client = MockClient()
-    client.commit("meals", datasets=[Meals], featuresets=[MealOf])
+    client = committed([Meals], [MealOf])
     meal = {"dish": {"name": "soup", "price": None}, "many": [{"name": "rice", "price": 1.5}]}
     client.log("programs", "meals", pd.DataFrame({"key": [1], "meal": [meal], "maybe": [None], "at": [T0]}))
     found = queried(client, MealOf.key, 1, MealOf.meal)["meal"]
@@ -330,8 +325,7 @@ class Lists:
 
 
 def test_a_null_in_a_list_is_na_for_pandas_users() -> None:
-    client = MockClient()
-    client.commit("notes", datasets=[Notes, Listed], featuresets=[Lists])
+    client = committed([Notes, Listed], [Lists])
     notes = {"key": [1, 1], "note": pd.array([1, None], dtype="Int64"), "at": [T0, T0.replace(hour=1)]}
     client.log("programs", "notes", pd.DataFrame(notes))
     given = pd.DataFrame({"Lists.key": [1], "Lists.note": pd.array([None], dtype="Int64")})

@@ -20,7 +20,7 @@ from caraway.errors import InvalidInputError
 from caraway.expr import col, now
 from caraway.lib import inputs, outputs
 from caraway.testing import MockClient
-from tests.unit.testing.shop import DATASETS, HOUR, T0, Buyer, Request, Users, filled, hook, users
+from tests.unit.testing.shop import DATASETS, HOUR, T0, Buyer, Request, Users, committed, filled, hook, users
 
 __owner__ = "tests@example.com"
 
@@ -62,8 +62,7 @@ Thing: Any = featureset(type("Thing", (), {"__module__": __name__, "__annotation
 
 @pytest.fixture(scope="module")
 def things() -> MockClient:
-    client = MockClient()
-    client.commit("x", [Things], [Thing])
+    client = committed([Things], [Thing])
     row = {"key": 1, **VALUES, "place": {"city": "Rome", "zip": None}, "at": T0}
     client.log("shop", "things", pd.DataFrame([row]))
     return client
@@ -187,8 +186,7 @@ def test_what_an_extractor_returns_stays_as_it_is() -> None:
     class Alias:
         flag: bool = F(Raw.flag)
 
-    client = MockClient()
-    client.commit("x", featuresets=[Raw, Alias])
+    client = committed(featuresets=[Raw, Alias])
     result = client.query([Raw.x], [Raw.flag, Raw.small, Raw.copy, Alias.flag], pd.DataFrame({"Raw.x": [1, 2]}))
     assert [str(dtype) for dtype in result.dtypes] == ["bool", "int64", "boolean", "bool"]
     assert result["Alias.flag"].tolist() == [False, True]
@@ -202,8 +200,7 @@ def test_lists_of_keys_are_looked_up_element_by_element() -> None:
         name: List[str] = F(Users.name, default="nobody")
         city: List[Optional[str]] = F(Users.city)
 
-    client = MockClient()
-    client.commit("x", DATASETS, [Group])
+    client = committed(DATASETS, [Group])
     client.log("shop", "users", users((1, "Ann", "Rome", T0), (2, "Bob", None, T0 + HOUR)))
     frame = pd.DataFrame({"Group.user": [[1, 2, 9], [], [2, None]]})
     result = client.query([Group.user], [Group.name, Group.city], frame)
@@ -257,8 +254,7 @@ def test_now_is_one_instant_for_all_rows() -> None:
         at: datetime = F(now())
         x: int
 
-    client = MockClient()
-    client.commit("x", featuresets=[Clock])
+    client = committed(featuresets=[Clock])
     result = client.query([Clock.x], [Clock.at], pd.DataFrame({"Clock.x": [1, 2]}))["Clock.at"]
     assert result[0] == result[1]
     assert abs((result[0] - datetime.now(UTC)).total_seconds()) < 60

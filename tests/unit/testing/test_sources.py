@@ -11,6 +11,7 @@ from caraway.datasets import Count, dataset, field, pipeline
 from caraway.dtypes import Continuous
 from caraway.lib import inputs
 from caraway.testing import MockClient
+from tests.unit.testing.shop import committed
 
 __owner__ = "a@x.co"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,8 +38,7 @@ def test_an_endpoint_that_a_dataset_names_twice_gives_each_record_once() -> None
         def count(cls: Any, clicks: Any) -> Any:
             return clicks.groupby("user").aggregate(n=Count(window=Continuous("forever")))
 
-    client = MockClient()
-    client.commit("twice", datasets=[Clicks, Counts])
+    client = committed([Clicks, Counts])
     client.log("web", "clicks", pd.DataFrame({"user": [1], "at": [AT]}))
     found, _ = client.lookup(Counts, pd.DataFrame({"user": [1]}), fields=["n"])
     assert list(found) == [1]
@@ -67,8 +67,7 @@ def test_rows_further_ahead_than_a_source_allows_are_refused() -> None:
         user: int
         at: datetime
 
-    client = MockClient()
-    client.commit("clocks", datasets=[Clicks])
+    client = committed([Clicks])
     now = datetime.now(UTC)
     client.log("web", "clicks", pd.DataFrame({"user": [1], "at": [now + timedelta(minutes=4)]}))
     with pytest.raises(ValueError, match=r"field at, row 1: .* is more than 5m \(max_future\) ahead of the clock"):

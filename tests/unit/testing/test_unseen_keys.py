@@ -16,7 +16,7 @@ from caraway.connectors import Webhook, source
 from caraway.datasets import Average, Count, LastK, Max, Min, Stddev, Sum
 from caraway.dtypes import Continuous, Decimal
 from caraway.lib import inputs
-from caraway.testing import MockClient
+from tests.unit.testing.shop import committed
 
 __owner__ = "tests@example.com"
 
@@ -92,8 +92,7 @@ class Total:
     ],
 )
 def test_a_null_key_has_the_values_of_one_never_seen(feature: str, seen: object, unseen: object) -> None:
-    client = MockClient()
-    client.commit("totals", [Events, Totals], [Total])
+    client = committed([Events, Totals], [Total])
     row = {"key": 1, "value": 5, "day": "2024-01-01", "price": "7.25", "when": NEW_YEAR, "at": NEW_YEAR}
     client.log("unseen", "events", pd.DataFrame([row]))
     rows = pd.DataFrame({"Total.key": pd.Series([1, 2, None], dtype="Int64")})
@@ -131,8 +130,7 @@ def test_a_default_that_an_aggregates_own_one_hides_is_warned_of() -> None:
 
     # Only one of the three has no effect, and the warning shows the line of the definition.
     assert [warning.filename for warning in warned] == [__file__]
-    client = MockClient()
-    client.commit("spreads", [Events, Spreads], [Spread])
+    client = committed([Events, Spreads], [Spread])
     rows = pd.DataFrame({"Spread.key": pd.Series([2, None], dtype="Int64")})
     answer = client.query([Spread.key], [Spread.count, Spread.own, Spread.none], rows)
     assert answer.to_numpy().tolist() == [[7, -1.0, 0.5]] * 2
