@@ -77,24 +77,44 @@ def stack(settings: Settings) -> Iterator[FakeStack]:
     stack.stop()
 
 
+def record_of(settings: Settings) -> StackRecord:
+    record = read_record(DataFolder(settings.data_dir).record)
+    assert record is not None
+    return record
+
+
+def part_of(stack: Stack, name: str) -> PartStatus:
+    return next(part for part in stack.status() if part.name == name)
+
+
+def kill(stack: Stack, name: str) -> None:
+    pid = part_of(stack, name).pid
+    assert pid is not None
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def start_and_listen(stack: Stack) -> list[str]:
+    """Start a stack, and return what it tells, now and later."""
+    told: list[str] = []
+    stack.start(lambda text, parts: told.append(text))
+    return told
+
+
 def states(parts: Sequence[PartStatus]) -> dict[str, PartState]:
     return {part.name: part.state for part in parts}
 
 
 def test_a_stack_starts_reports_and_stops(stack: FakeStack) -> None:
-    told: list[str] = []
-    stack.start(lambda text, parts: told.append(text))
+    told = start_and_listen(stack)
     assert set(states(stack.status()).values()) == {PartState.RUNNING}
     assert told[-1] == "Ready"
     assert told.index("kafka: running") < told.index("server: preparing")
-    folder = DataFolder(stack.settings.data_dir)
-    record = read_record(folder.record)
-    assert record is not None
-    assert record.state == "running"
-    assert record.pid == os.getpid()
+    record = record_of(stack.settings)
+    assert (record.state, record.pid) == ("running", os.getpid())
     assert record.urls == {"server": stack.url, "kafka": "broker:1", "postgres": "postgresql://u:p@host:2/d"}
     stack.stop()
-    report = report_stack(folder)
+    report = report_stack(DataFolder(stack.settings.data_dir))
     assert report.state == "stopped"
     assert {part.state for part in report.parts} == {"stopped", "running"}
     assert {part.name for part in report.parts if part.external} == {"kafka", "postgres"}
@@ -102,7 +122,7 @@ def test_a_stack_starts_reports_and_stops(stack: FakeStack) -> None:
 
 def test_parts_get_settings_with_all_addresses(stack: FakeStack) -> None:
     stack.start()
-    assert stack.settings.server.port == read_ports(stack)["server"]
+    assert stack.settings.server.port == record_of(stack.settings).ports["server"]
     assert stack.settings.spark.jars == (CONNECTOR,)
     assert stack.url == f"http://127.0.0.1:{stack.settings.server.port}"
 
@@ -113,7 +133,6 @@ def test_no_url_before_the_start(stack: FakeStack) -> None:
 
 
 def test_ports_are_remembered_until_they_are_taken(settings: Settings) -> None:
-    told: list[str] = []
     with FakeStack(settings) as first:
         port = first.settings.server.port
     with FakeStack(settings) as second:
@@ -121,7 +140,7 @@ def test_ports_are_remembered_until_they_are_taken(settings: Settings) -> None:
     assert port is not None
     with socket.create_server(("127.0.0.1", port)):
         third = FakeStack(settings)
-        third.start(lambda text, parts: told.append(text))
+        told = start_and_listen(third)
         assert third.settings.server.port not in {port, None}
         third.stop()
     assert f"Port {port} of server is taken by another program; from now on it is {third.settings.server.port}" in told
@@ -130,7 +149,6 @@ def test_ports_are_remembered_until_they_are_taken(settings: Settings) -> None:
 
 
 def test_the_port_is_the_first_free_one_from_8100_on(settings: Settings, tmp_path: Path) -> None:
-    told: list[str] = []
     with ExitStack() as stack:
         # Other programs and other tests may use some of these ports.
         lowest, held = ports.reserve_from(8100)
@@ -141,7 +159,7 @@ def test_the_port_is_the_first_free_one_from_8100_on(settings: Settings, tmp_pat
         assert one.settings.server.port is not None
         assert one.settings.server.port >= lowest
         other = FakeStack(settings.model_copy(update={"data_dir": tmp_path / "other"}))
-        other.start(lambda text, parts: told.append(text))
+        told = start_and_listen(other)
         stack.callback(other.stop)
         assert other.settings.server.port is not None
         assert other.settings.server.port > one.settings.server.port
@@ -152,10 +170,7 @@ def test_no_other_program_gets_the_port_while_the_server_is_down(stack: FakeStac
     stack.start()
     port = stack.settings.server.port
     assert port is not None
-    (server,) = (part for part in stack.status() if part.name == "server")
-    assert server.pid is not None
-    with suppress(ProcessLookupError):
-        os.kill(server.pid, signal.SIGKILL)
+    kill(stack, "server")
     assert not ports.is_free(port)
     stack.stop()
     assert ports.is_free(port)
@@ -198,9 +213,8 @@ def test_a_list_of_stacks_that_cannot_be_written_is_no_obstacle(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    told: list[str] = []
     stack = FakeStack(settings)
-    stack.start(lambda text, parts: told.append(text))
+    told = start_and_listen(stack)
     stack.stop()
     assert any(line.startswith("Clients in other folders must be given the URL") for line in told)
 
@@ -220,9 +234,7 @@ def test_a_second_stack_in_the_same_folder_is_refused(stack: FakeStack, settings
     with pytest.raises(AlreadyRunningError):
         FakeStack(settings).start()
     assert set(states(stack.status()).values()) == {PartState.RUNNING}
-    record = read_record(DataFolder(settings.data_dir).record)
-    assert record is not None
-    assert record.state == "running"
+    assert record_of(settings).state == "running"
 
 
 def test_a_part_that_does_not_start_stops_the_others_and_quotes_its_log(stack: FakeStack) -> None:
@@ -238,16 +250,10 @@ def test_a_part_that_does_not_start_stops_the_others_and_quotes_its_log(stack: F
 
 def test_a_killed_part_comes_back_and_is_counted(stack: FakeStack) -> None:
     stack.start()
-    folder = DataFolder(stack.settings.data_dir)
-    before = {part.name: part for part in stack.status()}
-    assert before["engine"].pid is not None
-    os.kill(before["engine"].pid, signal.SIGKILL)
-
-    def engine() -> PartStatus:
-        return next(part for part in stack.status() if part.name == "engine")
-
-    eventually(lambda: engine().restarts == 1 and engine().state is PartState.RUNNING)
-    report = report_stack(folder)
+    kill(stack, "engine")
+    eventually(lambda: part_of(stack, "engine").restarts == 1)
+    eventually(lambda: part_of(stack, "engine").state is PartState.RUNNING)
+    report = report_stack(DataFolder(stack.settings.data_dir))
     assert report.state == "running"
     assert report.memory_bytes > 1_000_000
     assert [part.restarts for part in report.parts if part.name == "engine"] == [1]
@@ -259,9 +265,7 @@ def test_the_stack_does_not_run_while_a_part_starts_again(stack: FakeStack) -> N
     seen: list[tuple[str, str]] = []
     # The record is read in the callback, since a part's next state replaces the one of its start within milliseconds.
     stack.report_to(lambda text, parts: seen.append((text.split(" (")[0], report_stack(folder).state)))
-    pid = next(part.pid for part in stack.status() if part.name == "engine")
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    kill(stack, "engine")
     eventually(lambda: ("engine: running", "running") in seen)
     assert seen == [
         ("engine: restarting", "starting"),
@@ -358,21 +362,12 @@ def test_an_external_service_is_watched(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_full_disk_does_not_end_the_supervision(stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    stack.start(lambda text, parts: told.append(text))
+    told = start_and_listen(stack)
 
     def full(path: Path, record: StackRecord) -> None:
         raise OSError(28, "No space left on device", str(path), len(record.parts))
 
     monkeypatch.setattr(stack_module, "write_record", full)
-    pid = next(part.pid for part in stack.status() if part.name == "engine")
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    kill(stack, "engine")
     eventually(lambda: any(part.restarts and part.state is PartState.RUNNING for part in stack.status()))
     assert any("No space left" in text for text in told)
-
-
-def read_ports(stack: Stack) -> dict[str, int]:
-    record = read_record(DataFolder(stack.settings.data_dir).record)
-    assert record is not None
-    return record.ports
