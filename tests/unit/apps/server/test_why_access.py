@@ -45,25 +45,25 @@ def hidden(graph: Graph, feature: str, caller: Caller = NOT_PRIVATE, branch: str
 READINGS = {"Readings", "Readings.pot", "Readings.moisture", "Readings.at"}
 
 
-@pytest.mark.parametrize(
-    ("tags", "feature", "expected"),
-    [
-        # The inputs of an aggregation are hidden though its value may be read, and are on the way to nothing else.
-        ({"Readings": ["private"], "Moisture": ["~private"]}, "State.mean", READINGS),
-        ({"Readings": ["private"], "Moisture": ["~private"]}, "State.species", set()),
-        # A field is hidden though the feature doesn't read it, or may be shown of a dataset that is hidden.
-        ({"Pots__size": ["private"]}, "State.species", {"Pots.size"}),
-        (
-            {"Readings": ["private"], "Moisture": ["~private"], "Readings__moisture": ["~private"]},
-            "State.mean",
-            READINGS - {"Readings.moisture"},
-        ),
-        # The datasets of an extractor are on the way.
-        ({"Rules__text": ["private"], "OnlineOnly": ["private"]}, "State.advice", {"Rules.text"}),
-    ],
-)
-def test_what_is_on_the_way_and_private_is_hidden(tags: dict[str, list[str]], feature: str, expected: set[str]) -> None:
-    assert hidden(tagged(**tags), feature) == expected
+def test_the_inputs_of_an_aggregation_are_hidden_though_its_value_may_be_read() -> None:
+    graph = tagged(Readings=["private"], Moisture=["~private"])
+    assert hidden(graph, "State.mean") == READINGS
+    # Nothing of it is on the way to another feature.
+    assert hidden(graph, "State.species") == set()
+
+
+def test_a_field_is_hidden_though_the_feature_does_not_read_it() -> None:
+    assert hidden(tagged(Pots__size=["private"]), "State.species") == {"Pots.size"}
+
+
+def test_a_field_may_be_shown_of_a_dataset_that_is_hidden() -> None:
+    graph = tagged(Readings=["private"], Moisture=["~private"], Readings__moisture=["~private"])
+    assert hidden(graph, "State.mean") == READINGS - {"Readings.moisture"}
+
+
+def test_the_datasets_of_an_extractor_are_on_the_way() -> None:
+    graph = tagged(Rules__text=["private"], OnlineOnly=["private"])
+    assert hidden(graph, "State.advice") == {"Rules.text"}
 
 
 def test_whoever_may_read_everything_sees_everything() -> None:
