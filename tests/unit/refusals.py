@@ -1,6 +1,5 @@
 """Rows of corpora of mistakes: the mistake, its exception, and the facts that the message names."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +22,7 @@ def mistakes_of(table: str) -> Callable[..., Any]:
 
 def check(call: Callable[[], Any], error: type[Exception], facts: str) -> None:
     """Make the mistake, and check its exception."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(error) as caught:
-            call()
+    with pytest.raises(error) as caught:
+        call()
     missing = [fact for fact in facts.split("|") if fact not in str(caught.value)]
     assert not missing, f"{missing} not in: {caught.value}"

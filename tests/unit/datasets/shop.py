@@ -12,6 +12,8 @@ from caraway.lib import inputs
 
 HOUR = Continuous("1h")
 FOREVER = Continuous("forever")
+# The fields of a dataset that has a key if `field(key=True)` marks it.
+KEYED = {"k": int, "at": datetime}
 
 
 @struct
@@ -58,6 +60,10 @@ class Visits:
     seen: Optional[datetime]
     due: datetime
     at: datetime = field(timestamp=True)
+
+
+def body(annotations: dict[str, Any], **values: Any) -> type:
+    return type("Bad", (), {"__annotations__": annotations, **values})
 
 
 def total(node: Any) -> Any:

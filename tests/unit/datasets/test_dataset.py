@@ -16,6 +16,7 @@ from caraway.expr import col
 from caraway.graph.runtime import DatasetHandle, lookup_provider
 from caraway.graph.specs import IndexSpec
 from caraway.lib import desc, meta
+from tests.unit.datasets.shop import KEYED, body
 
 __owner__ = "module@example.com"
 
@@ -91,13 +92,6 @@ def test_a_dataset_is_shipped_as_a_handle() -> None:
     assert handle == DatasetHandle("Tank", ("tank",), ("tank", "litres", "name", "seen"))
     assert handle.litres == "litres"
     assert pickle.loads(pickle.dumps(Tank.litres)) == "litres"  # noqa: S301 (our own)
-
-
-def body(annotations: dict[str, Any], **values: Any) -> type:
-    return type("Bad", (), {"__annotations__": annotations, **values})
-
-
-KEYED = {"k": int, "at": datetime}
 
 
 INDEXES: list[tuple[int, dict[str, Any], tuple[bool, bool] | None]] = [

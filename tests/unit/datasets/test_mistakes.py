@@ -18,12 +18,11 @@ from caraway.lib import (
     inputs,
     meta,
 )
-from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, derive, derived, total
+from tests.unit.datasets.shop import FOREVER, HOUR, KEYED, Orders, Users, body, derive, derived, total
 from tests.unit.refusals import ROW, check, mistakes_of
 
 mistake = mistakes_of("datasets")
 
-KEYED = {"k": int, "at": datetime}
 WITH_KEY = {"k": field(key=True)}
 TS = pd.Series(pd.to_datetime(["2024-01-01"], utc=True))
 
@@ -36,10 +35,6 @@ class A:
 @struct
 class B:
     x: int
-
-
-def body(annotations: dict[str, Any], **values: Any) -> type:
-    return type("Bad", (), {"__annotations__": annotations, **values})
 
 
 def make(annotations: dict[str, Any], values: dict[str, Any] | None = None, **flags: Any) -> Callable[[], Any]:
