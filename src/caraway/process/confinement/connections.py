@@ -17,7 +17,10 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -44,8 +47,17 @@ _QUESTION, _ANSWER, _ID = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI"), st
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 # The longest address of a socket, struct sockaddr_storage.
 _LONGEST = 128
-# The connections of a process that are opened at a time: a socket that waits until it is connected takes a thread.
-_AT_ONCE = 16
+# The connections of a process for which threads of it wait at a time; further ones ask later.
+_AT_ONCE = 64
+# The seconds that a thread waits for a connection. Linux itself waits for two minutes, and for hours if a socket is set
+# so.
+CONNECT_S = 30.0
+# How often the platform looks whether threads still wait, in milliseconds.
+_LOOK_MS = 500
+# The errors of a call of `connect` that has begun to connect, or finds that another one has.
+_BEGUN = {errno.EINPROGRESS, errno.EALREADY}
+# struct timeval.
+_TIME = struct.Struct("@ll")
 
 
 class _Program(ctypes.Structure):
@@ -80,60 +92,162 @@ def listener() -> int:
     return system.syscall(seccomp, _SET_FILTER, _NEW_LISTENER, ctypes.byref(program))
 
 
-def answer(listening: int, refusal: Refusal) -> None:
-    """Answer the kernel's questions, in a thread, for as long as a thread or process is under the filter.
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A thread that waits until its socket is connected, as the kernel has it wait if the socket blocks."""
 
-    Args:
-        listening: The descriptor of `listener`, which is closed at the end.
-        refusal: Decides about the addresses; it is called in several threads.
+    question: int
+    address: bytes
+    deadline: float
+    late: int
+
+
+class Gate:
+    """Opens the connections of a process, and of all that it starts, in a thread that ends with the last of them.
+
+    No call of the thread waits for another machine: it begins connections and has the kernel tell when they are there.
     """
-    threading.Thread(target=_serve, args=(listening, refusal), name="connector gate", daemon=True).start()
 
+    def __init__(self, listening: int, refusal: Refusal) -> None:
+        """Begin to answer the kernel's questions.
 
-def _serve(listening: int, refusal: Refusal) -> None:
-    poller = select.poll()
-    poller.register(listening, select.POLLIN)
-    places = threading.Semaphore(_AT_ONCE)
-    try:
-        while True:
-            ((_, events),) = poller.poll()
-            if not events & select.POLLIN:
-                return
-            question = bytearray(_QUESTION.size)
-            try:
-                fcntl.ioctl(listening, _RECEIVE, question)
-            except OSError:
-                # The thread was interrupted before its question was read; it asks again.
-                continue
-            places.acquire()
-            asked = (listening, bytes(question), refusal, places)
-            threading.Thread(target=_decide, args=asked, name="connector gate", daemon=True).start()
-    finally:
-        # The threads that still answer need the descriptor.
-        for _ in range(_AT_ONCE):
-            places.acquire()
-        os.close(listening)
+        Args:
+            listening: The descriptor of `listener`, which is closed at the end.
+            refusal: Decides about the addresses.
 
-
-def _decide(listening: int, question: bytes, refusal: Refusal, places: threading.Semaphore) -> None:
-    number, thread, _, _, _, _, descriptor, at, length, *_ = _QUESTION.unpack(question)
-    code = errno.EACCES
-    try:
-        address = _address(thread, at, min(length, _LONGEST))
-        # After this it is sure that the memory was that of the thread which asks.
-        fcntl.ioctl(listening, _IS_VALID, _ID.pack(number))
-        code = _refused(address, refusal) or _connected(thread, descriptor, address)
-    except OSError as error:
-        # A thread that was interrupted, or has ended, doesn't ask any more.
-        if error.errno not in {errno.ENOENT, errno.ESRCH}:
-            LOG.warning("a connection couldn't be checked, and is refused", error=str(error))
-    finally:
+        Raises:
+            OSError: No thread can be started.
+        """
+        self._listening, self._refusal = listening, refusal
+        # The sockets that aren't connected yet, by their descriptors in this process.
+        self._waiting: dict[int, _Waiting] = {}
+        self._connecting: int | None = None
+        self._lock = threading.Lock()
         try:
-            fcntl.ioctl(listening, _SEND, bytearray(_ANSWER.pack(number, 0, -code, 0)))
+            threading.Thread(target=self._serve, name="connector gate", daemon=True).start()
+        except RuntimeError as error:
+            os.close(listening)
+            raise OSError(errno.EAGAIN, f"its connections can't be opened: {error}") from error
+
+    def end(self) -> None:
+        """Wait for no connection any more; the process has ended.
+
+        Another thread of it may have made a socket block again just before `connect`. Nothing but this ends that call.
+        """
+        with self._lock:
+            if self._connecting is not None:
+                _give_up(self._connecting)
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                poller = select.poll()
+                poller.register(self._listening, select.POLLIN if len(self._waiting) < _AT_ONCE else 0)
+                for taken in self._waiting:
+                    poller.register(taken, select.POLLOUT)
+                events = dict(poller.poll(_LOOK_MS if self._waiting else None))
+                asked = events.pop(self._listening, 0)
+                for taken in list(self._waiting):
+                    self._look(taken, ready=taken in events)
+                if asked & select.POLLIN:
+                    self._decide()
+                elif asked:
+                    return
+        finally:
+            for each in (*self._waiting, self._listening):
+                os.close(each)
+
+    def _look(self, taken: int, *, ready: bool) -> None:
+        """Answer a thread that waits for a socket, if there is an answer."""
+        waiting = self._waiting[taken]
+        code: int | None = None
+        if not self._is_asked(waiting.question):
+            # The thread was interrupted; its connection goes on without it.
+            code = errno.EINTR
+        elif ready:
+            # The kernel tells the result to the call that comes after it. If it has none, the process has meddled.
+            code = self._connected(taken, waiting.address, blocks=True)
+            code = errno.ECONNABORTED if code in _BEGUN else code
+        elif time.monotonic() > waiting.deadline:
+            code = waiting.late
+            if code == errno.ETIMEDOUT:
+                _give_up(taken)
+        if code is not None:
+            del self._waiting[taken]
+            os.close(taken)
+            self._answer(waiting.question, code)
+
+    def _decide(self) -> None:
+        question = bytearray(_QUESTION.size)
+        try:
+            fcntl.ioctl(self._listening, _RECEIVE, question)
+        except OSError:
+            # The thread was interrupted before its question was read; it asks again.
+            return
+        number, thread, _, _, _, _, descriptor, at, length, *_ = _QUESTION.unpack(question)
+        code: int | None = errno.EACCES
+        try:
+            address = _address(thread, at, min(length, _LONGEST))
+            code = _refused(address, self._refusal)
+            if code is None:
+                code = self._begun(number, thread, descriptor, address)
+        except Exception as error:  # noqa: BLE001 (the thread also answers for other connections)
+            # A thread that was interrupted, or has ended, doesn't ask any more.
+            if not isinstance(error, OSError) or error.errno not in {errno.ENOENT, errno.ESRCH}:
+                LOG.warning("a connection couldn't be checked, and is refused", error=str(error))
+        if code is not None:
+            self._answer(number, code)
+
+    def _begun(self, number: int, thread: int, descriptor: int, address: bytes) -> int | None:
+        """Begin to connect the socket of a thread; return the result, None if the thread waits for it."""
+        taken = _taken(thread, descriptor)
+        code: int | None = errno.ENOENT
+        try:
+            # If it still asks, the process whose socket was taken is its own, and the address was in its memory.
+            if self._is_asked(number):
+                blocks = os.get_blocking(taken)
+                code = self._connected(taken, address, blocks=blocks)
+                if blocks and code in _BEGUN:
+                    self._waiting[taken] = _Waiting(number, address, *_end_of_wait(taken, code))
+                    code = None
+        finally:
+            if code is not None:
+                os.close(taken)
+        return code
+
+    def _connected(self, taken: int, address: bytes, *, blocks: bool) -> int:
+        """Connect a socket as far as that goes without waiting; return the error, 0 if there is none.
+
+        The process sees a socket that `blocks` not block for some microseconds, while its thread is in `connect`.
+        """
+        with self._lock:
+            self._connecting = taken
+        try:
+            os.set_blocking(taken, False)
+            system.checked(system.libc().connect(taken, address, len(address)))
+        except OSError as error:
+            return error.errno or errno.EACCES
+        finally:
+            with self._lock:
+                self._connecting = None
+            if blocks:
+                os.set_blocking(taken, True)
+        return 0
+
+    def _is_asked(self, number: int) -> bool:
+        """Return whether a thread still waits for the answer to its question."""
+        try:
+            fcntl.ioctl(self._listening, _IS_VALID, _ID.pack(number))
+        except OSError:
+            return False
+        return True
+
+    def _answer(self, number: int, code: int) -> None:
+        try:
+            fcntl.ioctl(self._listening, _SEND, bytearray(_ANSWER.pack(number, 0, -code, 0)))
         except OSError as error:
             if error.errno != errno.ENOENT:
                 LOG.warning("a connection couldn't be answered for", error=str(error))
-        places.release()
 
 
 def _address(thread: int, at: int, length: int) -> bytes:
@@ -145,31 +259,46 @@ def _address(thread: int, at: int, length: int) -> bytes:
         os.close(memory)
 
 
-def _connected(thread: int, descriptor: int, address: bytes) -> int:
-    """Connect the socket of a thread; return the error of `connect`, 0 if there is none."""
+def _taken(thread: int, descriptor: int) -> int:
+    """Return a descriptor of this process for the socket of a thread."""
     status = Path(f"/proc/{thread}/status").read_text(encoding="ascii")
     process = os.pidfd_open(next(int(line.split()[1]) for line in status.splitlines() if line.startswith("Tgid:")))
     try:
-        taken = system.syscall(_TAKE_DESCRIPTOR, process, descriptor, 0)
+        return system.syscall(_TAKE_DESCRIPTOR, process, descriptor, 0)
     finally:
         os.close(process)
-    try:
-        system.checked(system.libc().connect(taken, address, len(address)))
-    except OSError as error:
-        return error.errno or errno.EACCES
-    finally:
-        os.close(taken)
-    return 0
 
 
-def _refused(address: bytes, refusal: Refusal) -> int:
-    """Return the error for an address, struct sockaddr; 0 if it may be reached."""
+def _end_of_wait(taken: int, begun: int) -> tuple[float, int]:
+    """Return until when a thread waits for a socket, and the error after that; `begun` at a time that it has chosen."""
+    with socket.socket(fileno=os.dup(taken)) as one:
+        seconds, micros = _TIME.unpack(one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.size))
+    own = seconds + micros / 1e6
+    if 0 < own < CONNECT_S:
+        return time.monotonic() + own, begun
+    return time.monotonic() + CONNECT_S, errno.ETIMEDOUT
+
+
+def _give_up(taken: int) -> None:
+    """End an attempt to connect. Linux 6.4 to 6.6 end one in whose call a thread waits after its next message only."""
+    with socket.socket(fileno=os.dup(taken)) as one, suppress(OSError):
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 1)
+        one.shutdown(socket.SHUT_RDWR)
+        # This takes the error that the kernel has noted for the process, which gets another one.
+        one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+
+def _refused(address: bytes, refusal: Refusal) -> int | None:
+    """Return the answer for an address, struct sockaddr, with which nothing is connected; None if it may be."""
     if len(address) < 2:
         return errno.EINVAL
     (family,) = struct.unpack_from("=H", address)
-    if family in {socket.AF_UNSPEC, socket.AF_NETLINK}:
-        # The C library tests the order of a name's addresses by sockets that send nothing.
+    if family == socket.AF_NETLINK:
+        # A socket that asks the kernel about addresses needs no connection, which would have the platform's rights.
         return 0
+    if family == socket.AF_UNSPEC:
+        # The C library tests the order of a name's addresses by one socket, which it disconnects in between.
+        return None
     if family == socket.AF_INET and len(address) >= 8:
         host = socket.inet_ntop(family, address[4:8])
     elif family == socket.AF_INET6 and len(address) >= 24:
@@ -178,4 +307,4 @@ def _refused(address: bytes, refusal: Refusal) -> int:
         return errno.EACCES
     (port,) = struct.unpack_from("!H", address, 2)
     # The C library tries the addresses of a name with port 0, to which nothing is sent.
-    return errno.EACCES if port and refusal(host, port) else 0
+    return errno.EACCES if port and refusal(host, port) else None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from caraway.errors import UnavailableError
 from caraway.process.confinement.channel import LARGE, Channel
-from caraway.process.confinement.connections import Refusal, answer
+from caraway.process.confinement.connections import Gate, Refusal
 from caraway.process.confinement.fork_server import STATUS
 from caraway.process.confinement.policy import Confinement, Report
 from caraway.process.confinement.values import unpacked
@@ -220,6 +220,7 @@ class ConfinedProcess:
         # A long message then takes fewer changes between the two processes; the system grants some hundred kB.
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGE)
         self._exit, their_exit = socket.socketpair()
+        self._gate: Gate | None = None
         self.channel = Channel(ours)
         with theirs, their_exit:
             _server_of(target).fork(theirs, their_exit)
@@ -229,7 +230,7 @@ class ConfinedProcess:
             order = target, policy, environment, memory_mb, refusal is not None
             self.channel.send(pickle.dumps(order), deadline)
             if refusal is not None and (listening := self.channel.receive_descriptor(deadline)) is not None:
-                answer(listening, refusal)
+                self._gate = Gate(listening, refusal)
             in_force, missing = unpacked(self.channel.receive(deadline))
         except (EOFError, TypeError, ValueError) as error:
             raise OSError(0, f"it ended while it started ({self.end()})") from error
@@ -255,6 +256,8 @@ class ConfinedProcess:
                 self._exit.shutdown(socket.SHUT_WR)
             code = self._ended_within(JOIN_S)
         self._exit.close()
+        if self._gate is not None:
+            self._gate.end()
         if code is None or code >= 0:
             return f"exit code {code}"
         return signal.Signals(-code).name

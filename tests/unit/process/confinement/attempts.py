@@ -6,10 +6,12 @@ import fcntl
 import mmap
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -51,6 +53,38 @@ def _write(path: str) -> str:
 def _connect(port: str) -> str:
     with socket.create_connection(("127.0.0.1", int(port)), 5):
         return "done"
+
+
+def _block(text: str) -> int:
+    """Have threads wait for connections that never come, for hours."""
+    port, threads = map(int, text.split())
+
+    def wait() -> None:
+        with socket.socket() as one:
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 127)
+            one.connect(("127.0.0.1", port))
+
+    for _ in range(threads):
+        threading.Thread(target=wait, daemon=True).start()
+    return threads
+
+
+def connected(text: str) -> list[object]:
+    """Connect; return the error, whether the socket blocks, its error after that, and that of a second `connect`."""
+    port, way = text.split(maxsplit=1)
+    with socket.socket() as one:
+        if way == "polls":
+            one.setblocking(False)
+        if way == "own timeout":
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", 0, 50_000))
+        if way == "stubborn":
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 127)
+        first = one.connect_ex(("127.0.0.1", int(port)))
+        poller = select.poll()
+        poller.register(one, select.POLLOUT)
+        poller.poll(1_000 if way == "polls" else 0)
+        blocks, error = os.get_blocking(one.fileno()), one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return [first, blocks, error, one.connect_ex(("127.0.0.1", int(port)))]
 
 
 def _serve(way: str) -> str:
@@ -203,10 +237,12 @@ def _overwrite(number: str) -> str:
 
 
 ATTEMPTS: dict[str, Callable[[str], object]] = {
+    "block": _block,
     "bomb": _bomb,
     "capabilities": _capabilities,
     "change": _change,
     "connect": _connect,
+    "connected": connected,
     "datagrams": _resolve_by_datagrams,
     "descriptors": lambda _: sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()),
     "file": _file_of_its_own,
