@@ -32,7 +32,7 @@ from caraway.apps.server.freshness.freshness import FreshnessWatch
 from caraway.apps.server.health import Health, KafkaCheck, KnownLosses
 from caraway.apps.server.lags import Lags
 from caraway.apps.server.monitoring import PROGRAM as MONITORING
-from caraway.apps.server.monitoring import MonitoringRunner, QualityNews, ServedNews
+from caraway.apps.server.monitoring import MonitoringRunner, QualityNews, ServedNews, WatchNews
 from caraway.apps.server.offline_runner import PROGRAM, OfflineRunner
 from caraway.apps.server.parts import ServerPart, ServerParts, nothing, thread_part
 from caraway.apps.server.rates import Rates
@@ -58,7 +58,7 @@ from caraway.dataplane.sources.trials import SourceTrials
 from caraway.dataplane.topics.letter_reader import LetterReader
 from caraway.dataplane.topics.newest import NewestReader
 from caraway.dataplane.topics.producer import TopicWriter
-from caraway.offline.monitoring.figures import DRIFT_FIGURES, SKEW_FIGURES
+from caraway.offline.monitoring.figures import SERVED_WATCHES
 from caraway.offline.monitoring.openlineage.starting import lineage_watches
 from caraway.offline.monitoring.openlineage.watch import LineageWatch
 from caraway.offline.monitoring.quality.profiles import DatasetProfiles
@@ -368,10 +368,13 @@ def _monitoring(base: Foundation) -> Monitoring:
 
 def _runners(base: Foundation, forks: ForkServer, found: Monitoring) -> tuple[MonitoringRunner | LineageWatch, ...]:
     """Return what keeps the process of the watches running, and the senders of lineage."""
-    settings, reports, skew, drift = base.settings, ArchiveReports(base.engine), found.skew, found.drift
-    watches = (
-        ServedNews(skew, reports, lambda: SKEW_FIGURES.set(skew.totals()), settings.skew.enabled),
-        ServedNews(drift, reports, lambda: DRIFT_FIGURES.set(drift.found()), settings.drift.enabled),
+    settings, reports = base.settings, ArchiveReports(base.engine)
+    stores = [(watch, watch.store(base.engine)) for watch in SERVED_WATCHES]
+    watches: tuple[WatchNews, ...] = (
+        *(
+            ServedNews(store, reports, partial(watch.show, store), getattr(settings, watch.name).enabled)
+            for watch, store in stores
+        ),
         QualityNews(found.quality, found.profiles, base.needed, settings.quality.enabled),
     )
     runner = MonitoringRunner(

@@ -95,10 +95,6 @@ def _origins(operator: ops.Operator, before: Traced, table: Table) -> Sequence[O
     """Return the origins of the versions of an operator's output."""
     versions = before.table.versions
     match operator:
-        case ops.Filter() | ops.FilterFunction() | ops.DropNull() | ops.Dedup() | ops.First():
-            # The output of these operators is some of the versions of their input, unchanged.
-            known = dict(zip(map(id, versions), before.origins, strict=True))
-            return [known[id(version)] for version in table.versions]
         case ops.Latest():
             known = {id(version.row): origin for version, origin in zip(versions, before.origins, strict=True)}
             return [known[id(version.row)] for version in table.versions]
@@ -110,7 +106,11 @@ def _origins(operator: ops.Operator, before: Traced, table: Table) -> Sequence[O
         case ops.Aggregate():
             return [_of_aggregate(operator, version) for version in table.versions]
         case _:
-            return before.origins
+            # Any other operator returns some of the versions of its input, unchanged, or makes one of each.
+            known = dict(zip(map(id, versions), before.origins, strict=True))
+            if all(id(version) in known for version in table.versions):
+                return [known[id(version)] for version in table.versions]
+            return [origin for origin, _ in zip(before.origins, table.versions, strict=True)]
 
 
 def _changes(versions: Sequence[Version], origins: Sequence[Origin]) -> Sequence[Origin]:

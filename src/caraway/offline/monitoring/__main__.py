@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from pkgutil import resolve_name
 
 import structlog
 
-from caraway.offline.monitoring.drift.watch import DRIFT
+from caraway.offline.monitoring.figures import SERVED_WATCHES
 from caraway.offline.monitoring.quality.watch import QUALITY
-from caraway.offline.monitoring.skew.watch import SKEW
 from caraway.offline.monitoring.watch import Kind, Watching
 from caraway.process.children.ending import LATER, on_request_to_end
 from caraway.process.collector import collect_rarely
@@ -28,7 +28,7 @@ from caraway.state.watched import LEASE, watcher
 
 LOG = structlog.get_logger(__name__)
 
-WATCHES: tuple[Kind, ...] = (SKEW, DRIFT, QUALITY)
+WATCHES: tuple[Kind, ...] = (*(resolve_name(watch.kind) for watch in SERVED_WATCHES), QUALITY)
 # The lease of the process. If it isn't renewed in this time, the process has died, and another one goes on.
 LASTING = timedelta(seconds=15)
 RENEW_SECONDS = 3.0

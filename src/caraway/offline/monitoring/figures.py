@@ -1,13 +1,21 @@
 """The metrics of the watches of served features, which are those of the whole deployment in each server."""
 
 from collections import Counter as Counts
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+import sqlalchemy as sa
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from caraway.state.drift import DriftStore
 from caraway.state.findings import MISMATCHES, UNCHECKED, Finding, Found
+from caraway.state.skew import SkewStore
+from caraway.state.watched import WatchedStore
+
+S = TypeVar("S", bound=WatchedStore)
 
 
 class SkewFigures(Collector):
@@ -101,3 +109,36 @@ class DriftFigures(Collector):
 
 DRIFT_FIGURES = DriftFigures()
 REGISTRY.register(DRIFT_FIGURES)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedWatch(Generic[S]):
+    """A watch of served features, as a server knows it. Only the process of the watches imports its module.
+
+    Attributes:
+        name: Its name, which is that of its section of the settings.
+        kind: Its `Kind`, as "module:name".
+        store: Makes the store of its findings.
+        show: Shows the findings of a store as metrics.
+    """
+
+    name: str
+    kind: str
+    store: Callable[[sa.Engine], S]
+    show: Callable[[S], None]
+
+
+SERVED_WATCHES: tuple[ServedWatch[Any], ...] = (
+    ServedWatch(
+        "skew",
+        "caraway.offline.monitoring.skew.watch:SKEW",
+        SkewStore,
+        lambda store: SKEW_FIGURES.set(store.totals()),
+    ),
+    ServedWatch(
+        "drift",
+        "caraway.offline.monitoring.drift.watch:DRIFT",
+        DriftStore,
+        lambda store: DRIFT_FIGURES.set(store.found()),
+    ),
+)
