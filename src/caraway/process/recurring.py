@@ -28,6 +28,7 @@ class Recurring:
         at_once: bool = False,
         finish: Callable[[], object] = lambda: None,
         wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+        interrupt: Callable[[threading.Thread], object] | None = None,
     ) -> None:
         """Prepare the repetition; the action isn't called before `start`.
 
@@ -41,6 +42,7 @@ class Recurring:
             at_once: True: the first call comes at once; otherwise after a pause.
             finish: Called once in the thread, after `stop` has ended the repetition.
             wait: Waits until the event that it is given is set, or the given number of seconds is over.
+            interrupt: Called by `stop` with the thread if a call hasn't ended in time, to end what it waits for.
         """
         self._name = name
         self._act = act
@@ -49,6 +51,7 @@ class Recurring:
         self._at_once = at_once
         self._finish = finish
         self._wait = wait
+        self._interrupt = interrupt
         self.failure = ""
         self._failures = 0
         self._woken = threading.Event()
@@ -74,6 +77,9 @@ class Recurring:
         self._woken.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
+            if self._interrupt is not None and self._thread.is_alive():
+                self._interrupt(self._thread)
+                self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -1,5 +1,7 @@
 """The server's side of the process of a connector."""
 
+import math
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,10 +14,10 @@ import structlog
 
 from caraway.dataplane.addresses.limits import ConnectorLimits
 from caraway.dataplane.addresses.reach import Hold, current
-from caraway.dataplane.confined.forms import Form
+from caraway.dataplane.confined.forms import Form, plain
 from caraway.dataplane.confined.rights import Rights
 from caraway.dataplane.confined.values import unpacked
-from caraway.errors import CarawayError, CommitError, UnavailableError, UnknownEntityError, shortened
+from caraway.errors import CarawayError, CommitError, UnavailableError, UnknownEntityError
 from caraway.process.confinement.policy import Report
 from caraway.process.confinement.process import ConfinedProcess
 from caraway.process.confinement.requests import pickled
@@ -23,18 +25,31 @@ from caraway.process.confinement.requests import pickled
 LOG = structlog.get_logger(__name__)
 
 TARGET = "caraway.dataplane.confined.host:serve"
-# The most characters of an error that are taken from a process.
-MOST_TEXT = 4_000
+# The most bytes of a message of a process. Batches are read up to some 4 MiB, which take a few times as much as values.
+LARGEST = 64 << 20
+# The most seconds of a call without a question of the process, and with as many as it has. A query of a large table, or
+# the first list of many files, may take many minutes; so may a load that sends on rows and asks whether it still may.
+SILENT_S, CALL_S = 1_800.0, 12 * 3_600.0
 # The seconds in which a process has to end its connections before it is killed.
 CLOSE_S = 5.0
 ERRORS: Mapping[str, type[CarawayError]] = {
     each.__name__: each for each in (UnavailableError, UnknownEntityError, CommitError)
 }
 
+S = TypeVar("S")
 T = TypeVar("T")
 # Answers a question of a process.
 Answer = Callable[..., object]
 _told: list[Report] = []
+# The processes that run, and the threads that use them.
+_running: dict[ConfinedProcess, int] = {}
+
+
+def end_of(thread: threading.Thread) -> None:
+    """End the processes of connectors that a thread uses; its call raises `UnavailableError` then."""
+    for process, ident in list(_running.items()):
+        if ident == thread.ident:
+            process.kill()
 
 
 class ConnectorProcess:
@@ -62,7 +77,7 @@ class ConnectorProcess:
             arguments: Its arguments; the process may see all of them.
             answers: The functions that answer the process, by the names of its questions.
             errors: The classes of errors that it may raise, by their names; others become `UnavailableError`.
-            seconds: The time in which it must be made; None: as long as it takes.
+            seconds: The time in which it must be made, and all its calls be answered; None: each call has its own.
 
         Raises:
             CarawayError: The connector can't be made; the class is one of `errors`.
@@ -70,6 +85,8 @@ class ConnectorProcess:
         """
         self._where, self._memory_mb = where, limits.memory_mb
         self._answers, self._errors = answers, errors
+        self.calls = 0
+        """The number of calls that have begun."""
         hold = current()
         try:
             self._process: ConfinedProcess | None = ConfinedProcess(
@@ -77,20 +94,24 @@ class ConnectorProcess:
             )
         except OSError as error:
             raise UnavailableError(f"{where}: no process can be started for it: {error}") from error
+        self._process.channel.largest = LARGEST
+        _running[self._process] = threading.get_ident()
+        self._until = None if seconds is None else time.monotonic() + seconds
         _tell(self._process.report)
         try:
-            self._asked((_sent(hold), rights.environment, factory, arguments), seconds)
+            self._asked((_sent(hold), rights.environment, factory, arguments), CALL_S)
         except BaseException:
             self.end()
             raise
 
-    def call(self, method: str, *arguments: object, seconds: float | None = None) -> Any:
+    def call(self, method: str, *arguments: object, seconds: float = CALL_S) -> Any:
         """Return what a method of the connector returns.
 
         Raises:
             CarawayError: The error of the method; the class is one of `errors`.
-            UnavailableError: The process has ended, or was ended after so many seconds.
+            UnavailableError: The process has ended, or was ended after so many seconds, or those of its life.
         """
+        self.calls += 1
         return self._asked((method, arguments), seconds)
 
     def read(self, form: Form[T], value: object) -> T:
@@ -98,15 +119,20 @@ class ConnectorProcess:
 
         Raises `UnavailableError` if it hasn't got it; the process is then ended.
         """
+        return self.checked(form.of, value)
+
+    def checked(self, check: Callable[[S], T], value: S) -> T:
+        """Return what a check makes of a value of the process, which is ended if that is `ValueError`; see `read`."""
         try:
-            return form.of(value)
-        except msgspec.ValidationError as error:
+            return check(value)
+        except ValueError as error:
             raise self.distrusted(error) from None
 
     def distrusted(self, error: Exception) -> UnavailableError:
         """End the process, which has sent what it must not; return the error to raise."""
         self.end()
-        return UnavailableError(f"{self._where}: its process answered what it must not, and was ended: {error}")
+        reason = plain(str(error))
+        return UnavailableError(f"{self._where}: its process answered what it must not, and was ended: {reason}")
 
     def close(self) -> None:
         """Have the connector end its connections, and end the process."""
@@ -118,16 +144,21 @@ class ConnectorProcess:
     def end(self) -> str:
         """End the process, and return how it ended."""
         process, self._process = self._process, None
-        return "it was ended before" if process is None else process.end()
+        if process is None:
+            return "it was ended before"
+        _running.pop(process, None)
+        return process.end()
 
-    def _asked(self, request: object, seconds: float | None) -> Any:
+    def _asked(self, request: object, seconds: float) -> Any:
         if self._process is None:
             raise UnavailableError(f"{self._where}: its process has ended")
         channel = self._process.channel
-        deadline = None if seconds is None else time.monotonic() + seconds
+        begun = time.monotonic()
+        last = min(begun + seconds, self._until or math.inf)
         message = request
         try:
             while True:
+                deadline = min(last, time.monotonic() + SILENT_S)
                 channel.send(pickled(message), deadline)
                 match unpacked(channel.receive(deadline)):
                     case ["ask", str(name), [*arguments]] if name in self._answers:
@@ -136,7 +167,8 @@ class ConnectorProcess:
                         return self._read(answer)
         except TimeoutError:
             self.end()
-            raise UnavailableError(f"{self._where}: it didn't answer within {seconds:g} s") from None
+            taken = time.monotonic() - begun
+            raise UnavailableError(f"{self._where}: it didn't answer within {taken:.0f} s, and was ended") from None
         except (EOFError, OSError):
             raise UnavailableError(
                 f"{self._where}: its process has ended ({self.end()}), as by an error in a library, or because it "
@@ -150,7 +182,7 @@ class ConnectorProcess:
             case ["error", "MemoryError", str()]:
                 raise UnavailableError(f"{self._where}: it needs more memory than {self._bound()}")
             case ["error", str(kind), str(text)]:
-                raise self._errors.get(kind, UnavailableError)(shortened(text, MOST_TEXT))
+                raise self._errors.get(kind, UnavailableError)(plain(text))
             case _:
                 raise EOFError("an answer of no known kind")
 

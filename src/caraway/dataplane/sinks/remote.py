@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from caraway.dataplane.addresses.limits import ConnectorLimits
-from caraway.dataplane.confined.forms import Form
+from caraway.dataplane.confined.forms import Form, plain
 from caraway.dataplane.confined.process import Answer, ConnectorProcess
 from caraway.dataplane.confined.rights import rights_of, secrets_of
 from caraway.dataplane.sinks.replays import REPLAYED
@@ -32,9 +32,9 @@ def check_sink(plan: SinkPlan, sign_in: SignIn, limits: ConnectorLimits, seconds
     Raises what `caraway.dataplane.sinks.writer.Check` does, and `UnavailableError` after so many seconds.
     """
     module = plan.sink.connector.writer.partition(":")[0]
-    process = _process("HostedCheck", (f"{module}:check", plan, _plain(sign_in)), plan, sign_in=sign_in, limits=limits)
-    with closing(process):
-        process.call("check", seconds=seconds)
+    arguments = (f"{module}:check", plan, _plain(sign_in))
+    with closing(_process("HostedCheck", arguments, plan, sign_in=sign_in, limits=limits, seconds=seconds)) as process:
+        process.call("check")
 
 
 class RemoteWriter:
@@ -46,6 +46,8 @@ class RemoteWriter:
         Raises what `caraway.dataplane.sinks.writer.OpenWriter` does.
         """
         self._writing, self._batch = writing, Batch(changes=(), reached={})
+        # The places of the batch's changes that were refused.
+        self._refused: set[tuple[int, int]] = set()
         plain = replace(writing, sign_in=_plain(writing.sign_in), refuse=_nobody, keep=bool, pause=float)
         self._process = _process(
             "HostedWriter",
@@ -76,14 +78,15 @@ class RemoteWriter:
 
     def write(self, batch: Batch) -> None:
         """Write changes; see `SinkWriter.write`."""
-        self._batch = batch
+        if batch is not self._batch:
+            self._batch, self._refused = batch, set()
         told = self._process.call("write", list(batch.changes), dict(batch.reached), batch.sent)
         sent, reason = self._process.read(_WRITTEN, told)
         if not batch.sent <= sent <= len(batch.changes):
             raise self._process.distrusted(ValueError("it has written more changes than there are"))
         batch.sent = sent
         if reason is not None:
-            raise RetryLaterError(reason)
+            raise RetryLaterError(plain(reason))
 
     def close(self) -> None:
         """End the process."""
@@ -94,12 +97,15 @@ class RemoteWriter:
         self._guarantee = EXACTLY_ONCE if guarantee == EXACTLY_ONCE else AT_LEAST_ONCE
 
     def _refuse(self, told: object) -> None:
-        """Have dead letters written for changes of the batch; raises `ValueError` for others."""
+        """Have dead letters written for changes of the batch, one for each; raises `ValueError` for others."""
         found = _REFUSED.of(told)
         changes = {(change.partition, change.offset): change for change in self._batch.changes}
         if any((partition, offset) not in changes for partition, offset, _ in found):
             raise ValueError("a change is refused that isn't in the batch")
-        self._writing.refuse([Refusal(changes[partition, offset], reason) for partition, offset, reason in found])
+        reasons = {(partition, offset): plain(reason) for partition, offset, reason in found}
+        new = {place: reason for place, reason in reasons.items() if place not in self._refused}
+        self._refused |= new.keys()
+        self._writing.refuse([Refusal(changes[place], reason) for place, reason in new.items()])
 
     def _pause(self, seconds: object) -> None:
         self._writing.pause(min(max(_SECONDS.of(seconds), 0.0), MOST_PAUSE_S))
@@ -113,6 +119,7 @@ def _process(
     sign_in: SignIn,
     limits: ConnectorLimits,
     answers: Mapping[str, Answer] = {},
+    seconds: float | None = None,
 ) -> ConnectorProcess:
     connector = plan.sink.connector
     return ConnectorProcess(
@@ -122,6 +129,7 @@ def _process(
         factory=f"caraway.dataplane.sinks.hosted:{factory}",
         arguments=arguments,
         answers={"secret": secrets_of(connector, sign_in.resolve), **answers},
+        seconds=seconds,
     )
 
 

@@ -12,6 +12,7 @@ import structlog
 
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits, Holder
 from caraway.dataplane.archive.store.past import ArchivedPast
+from caraway.dataplane.confined.process import end_of
 from caraway.dataplane.sinks.envelopes import Envelopes, Product
 from caraway.dataplane.sinks.feed import Feed, TopicFeed
 from caraway.dataplane.sinks.letters import WRITE_S, SinkLetters
@@ -45,7 +46,8 @@ STANDBY_S = 2.0
 # The seconds after which a server looks which sinks it is to write, and starts and stops workers; `set_plans` makes it
 # do so at once.
 FOLLOW_S = 5.0
-# The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
+# The seconds for which the stop of a worker is awaited, which first finishes what it is doing; then its process is
+# ended.
 STOP_S = 5.0
 # The seconds after which the check of a sink is given up, and its process ended.
 CHECK_S = 60.0
@@ -273,6 +275,7 @@ class _Running:
             retry_s=(FIRST_RETRY_S, LONGEST_RETRY_S),
             at_once=True,
             finish=self._worker.stop,
+            interrupt=end_of,
         )
         self.work.stopping = worker.stopping
 

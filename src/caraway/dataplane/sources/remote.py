@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from caraway.dataplane.addresses.limits import ConnectorLimits
-from caraway.dataplane.confined.forms import Form
+from caraway.dataplane.confined.forms import Form, Int64, Word, document, plain
 from caraway.dataplane.confined.process import ConnectorProcess
 from caraway.dataplane.confined.rights import rights_of, secrets_of
 from caraway.dataplane.ingest.marks import expanded, run_of
@@ -35,6 +35,8 @@ from caraway.graph.connectors import Connector
 STALE_S = 0.5
 # The most rows of a batch. Readers return as many as they are asked for, and a little more.
 MOST_ROWS = 1_000_000
+# The most items of a batch, and the most bytes of their names and values, which Postgres keeps.
+MOST_ITEMS, MOST_ITEM_BYTES = 100_000, 16 << 20
 # The characters that separate marks from one another and from the rest of a header.
 _SEPARATORS = re.compile("[:,.~]")
 
@@ -42,15 +44,15 @@ _SEPARATORS = re.compile("[:,.~]")
 class _Told(msgspec.Struct):
     """A batch as the process tells it."""
 
-    number: int
-    rows: int
+    number: Int64
+    rows: Int64
     has_inserts: bool
-    faults: list[tuple[int, str]]
+    faults: list[tuple[Int64, str]]
     marks: list[str] | None
     run: str | None
     position: dict[str, Any]
     items: dict[str, bytes | None]
-    size: int
+    size: Int64
     is_fence: bool
     is_activity: bool
     # Lists, whose values are cast to the types of the dataset. (They are long, and a list of a known type is copied.)
@@ -60,9 +62,9 @@ class _Told(msgspec.Struct):
 class _State(msgspec.Struct, array_like=True):
     """The state of a reader as its process tells it."""
 
-    lag: int | None
+    lag: Int64 | None
     idle_at: float | None
-    progress: tuple[int, int, str] | None
+    progress: tuple[Int64, Int64, Word] | None
 
 
 _TOLD, _STATE = Form(_Told), Form(_State)
@@ -87,17 +89,22 @@ def open_process(
         connector: The connector.
         context: All that its reader knows besides.
         limits: The limits of sources.
-        seconds: The time in which it must be made; None: as long as it takes.
+        seconds: The time in which it must be made, and all its calls be answered; None: each call has its own.
     """
     rights = rights_of(limits, connector, context.resolve, local_folders=context.local_folders, ca_file=context.ca_file)
     live: list[Iterator[LiveRow | None]] = []
+    # The calls that have begun to read the live rows, which takes a while for a large dataset.
+    begun: list[int] = []
 
     def live_rows(begins: object) -> list[LiveRow] | None:
         if begins:
+            if begun == [process.calls]:
+                raise ValueError("the rows of the dataset are read once in a call")
+            begun[:] = [process.calls]
             live[:] = [iter(context.live_rows())]
         return some_of(live[0]) if live else None
 
-    return ConnectorProcess(
+    process = ConnectorProcess(
         connector.identifier,
         limits,
         rights,
@@ -106,6 +113,7 @@ def open_process(
         answers={"secret": secrets_of(connector, context.resolve), "live rows": live_rows},
         seconds=seconds,
     )
+    return process
 
 
 class RemoteReader:
@@ -115,7 +123,6 @@ class RemoteReader:
         self, connector: Connector, context: SourceContext, limits: ConnectorLimits, seconds: float | None = None
     ) -> None:
         """Start the process, and open the reader in it; see `open_process`."""
-        self._seconds = seconds
         self._process = open_process(
             "HostedReader", connector.reader_class, connector, context, limits=limits, seconds=seconds
         )
@@ -127,7 +134,7 @@ class RemoteReader:
         """Go on from a position, and return it."""
         found, state = self._pair(self._process.call("seek", dict(position), dict(items)))
         self._note(state)
-        return self._process.read(_DICT, found)
+        return self._position(found)
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         """Return the next rows, or None."""
@@ -162,7 +169,7 @@ class RemoteReader:
 
     def peek(self, rows: int) -> SourceBatch:
         """Return some rows."""
-        return self._batch(self._process.read(_TOLD, self._process.call("peek", rows, seconds=self._seconds)))
+        return self._batch(self._process.read(_TOLD, self._process.call("peek", rows)))
 
     def close(self) -> None:
         """End the process."""
@@ -180,11 +187,9 @@ class RemoteReader:
         return self._process.read(_PAIR, found)
 
     def _batch(self, told: _Told) -> SourceBatch:
-        try:
-            _check(told)
-            mark, run = _marks(told)
-        except ValueError as error:
-            raise self._process.distrusted(error) from None
+        self._process.checked(_check, told)
+        mark, run = self._process.checked(_marks, told)
+        position = self._position(told.position)
         self._wanted = set()
         rows = _RemoteTable(told, self._column, self._shown, self._wanted, self._names)
         return SourceBatch(
@@ -192,12 +197,15 @@ class RemoteReader:
             mark=mark,
             run=run,
             origin=lambda row: rows.shown(row)[1],
-            position=told.position,
+            position=position,
             items=told.items,
             size=told.size,
             is_fence=told.is_fence,
             is_activity=told.is_activity,
         )
+
+    def _position(self, found: object) -> Position:
+        return self._process.checked(document, self._process.read(_DICT, found))
 
     def _column(self, batch: int, name: str, rows: int) -> list[object]:
         found = self._process.read(_VALUES, self._process.call("column", batch, name))
@@ -227,7 +235,7 @@ class _RemoteTable:
         names: Callable[[int], set[str]],
     ) -> None:
         self.has_inserts = told.has_inserts
-        self.faults: Mapping[int, str] = dict(told.faults)
+        self.faults: Mapping[int, str] = {row: plain(reason) for row, reason in told.faults}
         self._told, self._wanted = told, wanted
         self._ask_column, self._ask_shown, self._ask_names = column, shown, names
         self._rows: dict[int, tuple[object, Mapping[str, object]]] = {}
@@ -267,6 +275,9 @@ def _check(told: _Told) -> None:
         raise ValueError("a row that isn't there has a fault")
     if any(name.startswith("$") for name in told.items):
         raise ValueError("an item has a name of the server's own")
+    kept = sum(len(name) + len(value or b"") for name, value in told.items.items())
+    if len(told.items) > MOST_ITEMS or kept > MOST_ITEM_BYTES:
+        raise ValueError("a batch has too many items")
     if any(type(values) is not list or len(values) != told.rows for values in told.columns.values()):
         raise ValueError("a column is too long or too short")
 

@@ -7,6 +7,7 @@ source whose connector names a function that removes such things, before its rea
 import threading
 from collections.abc import Collection
 from contextlib import closing, suppress
+from functools import partial
 
 import structlog
 
@@ -22,6 +23,9 @@ from caraway.graph.wire.graphs import decode_graph, encode_graph
 from caraway.process.settings.connectors import SourcesSettings
 
 LOG = structlog.get_logger(__name__)
+
+# The seconds after which the removal of what one source has left is given up, and tried again later.
+REMOVAL_S = 300.0
 
 
 def definition_of(plan: IngestPlan) -> bytes:
@@ -93,12 +97,8 @@ class SourceRemoval:
                 local_folders=self._settings.local_folders,
             )
             hold = self._limits.hold(connector)
-            with (
-                hold(),
-                closing(
-                    open_process("HostedRemoval", connector.forget, connector, context, limits=self._limits)
-                ) as process,
-            ):
+            opened = partial(open_process, "HostedRemoval", connector.forget, connector, context)
+            with hold(), closing(opened(limits=self._limits, seconds=REMOVAL_S)) as process:
                 process.call("forget", dict(checkpoint.position))
         except CarawayError as error:
             LOG.warning(

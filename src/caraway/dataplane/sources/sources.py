@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits, Holder
+from caraway.dataplane.confined.process import end_of
 from caraway.dataplane.ingest.targets import Target
 from caraway.dataplane.sources.functions.calls import FunctionCalls, SeparateCalls
 from caraway.dataplane.sources.live_rows import live_rows_of
@@ -37,7 +38,8 @@ RETRY_S = (2.0, 30.0)
 # The seconds after which a server looks which sources it is to read, and starts and stops workers; `set_plans` makes it
 # do so at once.
 FOLLOW_S = 5.0
-# The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
+# The seconds for which the stop of a worker is awaited, which first finishes what it is doing; then its process is
+# ended.
 STOP_S = 5.0
 # The milliseconds for which the rows of a source are gathered for one request to the broker. The rows of a poll come a
 # few hundred at a time, and fewer requests take less time of the broker.
@@ -264,7 +266,15 @@ class _Running:
         name = f"source {target.source} of {target.dataset}"
         self._owned = False
         # Each call reads once, so that an error is over in `status` as soon as the next read has succeeded.
-        self.work = Recurring(name, self._run, self._pause_s, retry_s=RETRY_S, at_once=True, finish=self._finish)
+        self.work = Recurring(
+            name,
+            self._run,
+            self._pause_s,
+            retry_s=RETRY_S,
+            at_once=True,
+            finish=self._finish,
+            interrupt=end_of,
+        )
 
     @property
     def status(self) -> SourceStatus:

@@ -1,5 +1,6 @@
 """Trials of sources: connect, read a sample, and tell how each row fits the dataset, without changing anything."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits
+from caraway.dataplane.confined.process import end_of
 from caraway.dataplane.ingest.table import Table
 from caraway.dataplane.ingest.targets import EncodedRecord, RowError, Target
 from caraway.dataplane.sources.functions.calls import FunctionCalls
@@ -22,8 +24,8 @@ from caraway.graph.secrets.hiding import HiddenSecrets
 
 # The most rows of a sample.
 MAX_ROWS = 100
-# The seconds after which a trial is given up. Libraries of systems have time limits of their own; this one is for those
-# that don't keep them.
+# The seconds after which a trial is given up, and its process ended. Libraries of systems have time limits of their
+# own; this one is for those that don't keep them.
 TRIAL_S = 30.0
 # The most trials at a time, since each may hold a connection, its sample and a process for functions.
 TRIALS = 4
@@ -91,6 +93,7 @@ class SourceTrials:
         self._resolve = resolve
         self._functions = functions
         self._threads = ThreadPoolExecutor(TRIALS, "source trial")
+        self._trying: set[threading.Thread] = set()
 
     def run(self, plans: Sequence[IngestPlan], rows: int) -> list[Trial]:
         """Try sources that servers read, with samples of at most `rows` rows; 0 only connects."""
@@ -108,14 +111,18 @@ class SourceTrials:
         return [f"dataset {trial.dataset}, source {trial.source}: {trial.error}" for trial in tried if trial.error]
 
     def stop(self) -> None:
-        """Begin no further trials. Those that wait for a system end by its time limit."""
+        """End the trials, and begin no further ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        for thread in list(self._trying):
+            end_of(thread)
 
     def _try(self, plan: IngestPlan, rows: int) -> Trial:
         begun = time.monotonic()
         connector = plan.source.connector
         trial = partial(Trial, dataset=plan.topic.dataset, source=connector.identifier)
         functions, secrets = self._functions(), HiddenSecrets(self._resolve)
+        thread = threading.current_thread()
+        self._trying.add(thread)
         try:
             target = Target(plan, functions)
             context = self._context(f"trial.{plan.topic.name}", plan, target, secrets)
@@ -126,6 +133,7 @@ class SourceTrials:
         except CarawayError as error:
             return trial(error=secrets.hide(str(error)), seconds=time.monotonic() - begun)
         finally:
+            self._trying.discard(thread)
             functions.stop()
         return trial(error="", seconds=time.monotonic() - begun, rows=tried)
 

@@ -9,6 +9,7 @@ Either end may wait in a thread, or without blocking an event loop.
 import asyncio
 import socket
 import time
+from contextlib import suppress
 from struct import Struct
 
 # The header of a message: its length in bytes.
@@ -25,12 +26,14 @@ LARGEST = 1 << 30
 class Channel:
     """One end of a connection, for one caller at a time."""
 
-    __slots__ = ("_received", "_socket")
+    __slots__ = ("_received", "_socket", "largest")
 
     def __init__(self, end: socket.socket) -> None:
         """Use an end of a pair of sockets."""
         self._socket = end
         self._received = bytearray()
+        self.largest = LARGEST
+        """The bytes of the largest message that is accepted."""
 
     def send(self, message: bytes, deadline: float | None = None) -> None:
         """Send a message; `deadline` is a time of the monotonic clock.
@@ -45,7 +48,7 @@ class Channel:
 
         Raises:
             TimeoutError: No message comes in time.
-            EOFError: The other end is closed, or sends a message larger than `LARGEST`.
+            EOFError: The other end is closed, or sends a message larger than `largest`.
         """
         while True:
             message = self._next()
@@ -87,6 +90,11 @@ class Channel:
             raise EOFError
         return descriptors[0] if descriptors else None
 
+    def shut(self) -> None:
+        """End the connection, so that a thread which waits for a message gets `EOFError`; `close` comes later."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
@@ -117,7 +125,7 @@ class Channel:
         if len(received) < HEAD.size:
             return None
         length: int = HEAD.unpack_from(received)[0]
-        if length > LARGEST:
+        if length > self.largest:
             raise EOFError(f"a message of {length} bytes")
         end = HEAD.size + length
         if len(received) < end:

@@ -246,6 +246,12 @@ class ConfinedProcess:
                 "set functions.isolation=available (CARAWAY_FUNCTIONS__ISOLATION) to run them all the same"
             )
 
+    def kill(self) -> None:
+        """Have the process killed, by another thread than the one that uses it, and calls `end` afterwards."""
+        with suppress(OSError):
+            self._exit.shutdown(socket.SHUT_WR)
+        self.channel.shut()
+
     def end(self) -> str:
         """End the process, and return how it ended."""
         self.channel.close()

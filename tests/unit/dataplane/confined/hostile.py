@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from caraway.dataplane.confined.forms import MOST_DOCUMENT
 from caraway.dataplane.confined.host import Platform
 from caraway.dataplane.confined.values import unpacked
 from caraway.dataplane.sinks.writer import Batch, Refusal, RetryLaterError, SignIn, Writing
@@ -31,10 +33,12 @@ from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import KafkaConnector
 from caraway.graph.plan.model import SinkPlan
 from caraway.graph.systems import KafkaSystem, SecretRef
+from caraway.process.confinement.channel import HEAD
 from tests.timeouts import deadline_in
 
 MSG_FASTOPEN, IPPROTO_MPTCP = 0x20000000, 262
 ROWS = 5_000
+HOUR_S = 3_600.0
 
 
 def address(port: int, host: str = "127.0.0.1") -> bytes:
@@ -148,6 +152,15 @@ def _take(port: str) -> str:
         return "done"
 
 
+def _hang(_: str) -> str:
+    time.sleep(HOUR_S)
+    return "done"
+
+
+def _fail_strangely(_: str) -> str:
+    raise UnavailableError("\ud800" * 100_000)
+
+
 ATTEMPTS: Mapping[str, Callable[[str], str]] = {
     "read": _read,
     "environment": lambda _: repr(dict(os.environ)) + _read("/proc/self/environ"),
@@ -161,6 +174,8 @@ ATTEMPTS: Mapping[str, Callable[[str], str]] = {
     "listen": _listen,
     "take": _take,
     "brokers": _from_brokers,
+    "hang": _hang,
+    "fail strangely": _fail_strangely,
 }
 
 
@@ -177,6 +192,11 @@ class Hostile:
         except OSError as error:
             return f"{type(error).__name__}: {error}"
 
+    def announce(self, size: int) -> None:
+        """Announce a message of so many bytes, and send no more of it."""
+        self._platform._channel._socket.sendall(HEAD.pack(size))
+        time.sleep(HOUR_S)
+
     def secret(self, arn: str) -> object:
         """Ask for a secret."""
         return self._platform.ask("secret", arn, None, [])
@@ -188,10 +208,11 @@ class Hostile:
 class Numbers:
     """Reads the numbers up to `ROWS` (`SourceReader`); the name of the topic is what its library does to it."""
 
-    reads_ahead = True
-
     def __init__(self, connector: KafkaConnector, context: SourceContext) -> None:
         self._does, self._next = connector.topic, 0
+        self._context = context
+        # The server answers no question between two calls, in which a reader reads ahead.
+        self.reads_ahead = not self._does.startswith("reads the dataset")
         if self._does == "secrets":
             assert isinstance(connector.system, KafkaSystem)
             context.resolve(connector.system.password or "")
@@ -211,6 +232,12 @@ class Numbers:
                 os.abort()
             case "eats":
                 self._eaten = [bytes(64 << 20) for _ in range(1_000)]
+            case "hangs":
+                time.sleep(HOUR_S)
+            case "reads the dataset":
+                rows = min(rows, len(list(self._context.live_rows())))
+            case "reads the dataset again":
+                rows = min(rows, *(len(list(self._context.live_rows())) for _ in range(2)))
             case "hangs up":
                 raise EOFError("the file ends too early")
             case _:
@@ -265,7 +292,24 @@ LIES: Mapping[str, Mapping[str, object]] = {
     "a fault of another row": {"faults": [[10_000, "x"]]},
     "a text as a position": {"position": "x"},
     "the definition of a source": {"items": {DEFINITION: b"forged"}},
+    "a position of bytes": {"position": {"a": b"\xff"}},
+    "a position of no text": {"position": {"a": "\ud800"}},
+    "a position of a great int": {"position": {"a": 2**70}},
+    "a position of a decimal": {"position": {"a": Decimal("1E+9")}},
+    "a long position": {"position": {"a": "x" * MOST_DOCUMENT}},
+    "many items": {"items": dict.fromkeys(map(str, range(100_001)))},
+    "long items": {"items": {"a": bytes(17 << 20)}},
+    "a great size": {"size": 2**70},
     "an object": {"size": {"__reduce__": ["os.system", "true"]}},
+}
+
+
+# The lies that it tells of the state of its reader.
+STATES: Mapping[str, tuple[object, object, object]] = {
+    "a great lag": (2**5000, None, None),
+    "a great progress": (None, None, [2**70, 0, "rows"]),
+    "a unit of no text": (None, None, [1, 2, "\ud800"]),
+    "a long unit": (None, None, [1, 2, "x" * 1_000]),
 }
 
 
@@ -275,7 +319,17 @@ class Lying(hosted.HostedReader):
     def poll(self, rows: int, size: int, timeout_s: float, wanted: Any) -> tuple[Any, hosted.State]:
         """Return a batch with a lie in it."""
         told, state = super().poll(rows, size, timeout_s, wanted)
-        return {**unpacked(bytes(told)), **LIES[self._reader._does]}, state  # type: ignore[attr-defined]
+        does: str = self._reader._does  # type: ignore[attr-defined]
+        return {**unpacked(bytes(told)), **LIES.get(does, {})}, STATES.get(does, state)  # type: ignore[return-value]
+
+
+class Silent(hosted.HostedReader):
+    """A process that doesn't tell the values of its rows."""
+
+    def column(self, batch: int, name: str) -> list[object]:
+        """Wait."""
+        time.sleep(HOUR_S)
+        return super().column(batch, name)
 
 
 class Writer:
@@ -299,6 +353,11 @@ class Writer:
             match change.key:
                 case b"bad":
                     self._writing.refuse([Refusal(change, "no")])
+                case b"hangs":
+                    time.sleep(HOUR_S)
+                case b"twice":
+                    self._writing.refuse([Refusal(change, "no"), Refusal(change, "no")])
+                    self._writing.refuse([Refusal(change, "never")])
                 case b"foreign":
                     self._writing.refuse([Refusal(replace(change, offset=1_000), "no")])
                 case b"busy":

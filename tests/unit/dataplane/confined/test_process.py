@@ -4,14 +4,16 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -20,22 +22,32 @@ from confluent_kafka import Producer
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits
 from caraway.dataplane.addresses.networks import Networks, Service
 from caraway.dataplane.addresses.reach import Hold
+from caraway.dataplane.confined import process as confined_process
 from caraway.dataplane.confined.process import ConnectorProcess
 from caraway.dataplane.confined.rights import Rights, rights_of, secrets_of
 from caraway.dataplane.ingest.targets import Target
-from caraway.dataplane.sources import remote
-from caraway.dataplane.sources.reader import SourceContext
+from caraway.dataplane.sinks import sinks
+from caraway.dataplane.sinks.changes import Change, Row
+from caraway.dataplane.sinks.remote import RemoteWriter
+from caraway.dataplane.sinks.writer import Batch
+from caraway.dataplane.sources import remote, sources
+from caraway.dataplane.sources.reader import LiveRow, SourceContext
 from caraway.dataplane.sources.remote import RemoteReader
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.connectors import KafkaConnector
 from caraway.graph.plan.model import IngestPlan
+from caraway.graph.secrets.hiding import HiddenSecrets
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.systems import KafkaSystem, SecretRef
 from caraway.process.confinement.policy import LAST_USER, Confinement
+from caraway.process.recurring import Recurring
 from tests.timeouts import scaled
-from tests.unit.dataplane.confined.hostile import LIES, ROWS
+from tests.unit.dataplane.confined.hostile import LIES, ROWS, STATES
+from tests.unit.dataplane.sinks.world import SINK, writing
+from tests.unit.dataplane.sinks.world import plan_of as sink_plan_of
 from tests.unit.dataplane.sources.test_sources import USERS, World, plan_of, rows
+from tests.unit.process.children.waiting import eventually
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,17 +71,24 @@ EVERYWHERE = tuple(map(ip_network, ("0.0.0.0/0", "::/0")))
 
 
 @contextmanager
-def attempting(confinement: Confinement, *services: Service) -> Iterator[Attempt]:
-    """Yield how to attempt something in the process of a connector, which may reach all but some services."""
+def hostile(confinement: Confinement, *services: Service) -> Iterator[ConnectorProcess]:
+    """Yield the process of a connector, which may reach all but some services."""
     hold = Hold(Networks(EVERYWHERE, True, lambda: services))
     limits = ConnectorLimits(hold.networks, confinement=confinement, memory_mb=256)
     rights = Rights(confinement, {})
     with hold.held():
         process = ConnectorProcess("hostile", limits, rights, factory=f"{HOSTILE}:Hostile", arguments=(), answers={})
     try:
-        yield lambda name, argument: str(process.call("attempt", name, str(argument)))
+        yield process
     finally:
         process.close()
+
+
+@contextmanager
+def attempting(confinement: Confinement, *services: Service) -> Iterator[Attempt]:
+    """Yield how to attempt something in such a process."""
+    with hostile(confinement, *services) as process:
+        yield lambda name, argument: str(process.call("attempt", name, str(argument)))
 
 
 CONNECTOR = Confinement(network=True)
@@ -186,6 +205,26 @@ def test_the_identity_of_the_server_is_only_there_for_what_may_use_it(monkeypatc
         assert environment["AWS_REGION"] == "eu-west-1"
 
 
+def test_a_message_that_is_too_large_ends_its_process() -> None:
+    with hostile(CONNECTOR) as process, pytest.raises(UnavailableError, match="its process has ended"):
+        process.call("announce", (64 << 20) + 1, seconds=scaled(20))
+
+
+def test_an_error_has_a_text_that_can_be_shown_everywhere() -> None:
+    with hostile(CONNECTOR) as process:
+        with pytest.raises(UnavailableError) as raised:
+            process.call("attempt", "fail strangely", "")
+        assert 0 < len(str(raised.value).encode()) < 5_000
+
+
+def test_each_call_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("SILENT_S", "CALL_S"):
+        with monkeypatch.context() as patch, hostile(CONNECTOR) as process:
+            patch.setattr(f"caraway.dataplane.confined.process.{limit}", 0.2)
+            with pytest.raises(UnavailableError, match="didn't answer within"):
+                process.call("attempt", "hang", "", seconds=confined_process.CALL_S)
+
+
 # Sources --------------------------------------------------------------------------------------------------------------
 
 
@@ -200,9 +239,12 @@ def source_of(does: str) -> IngestPlan:
     return plan_of(SourceSpec(connector=connector, cdc=Cdc.UPSERT, disorder_us=0))
 
 
-def reader_of(plan: IngestPlan, resolve: Any = str) -> RemoteReader:
-    context = SourceContext(name="n", source=plan.source, dataset=USERS, columns=None, resolve=resolve)
-    return RemoteReader(plan.source.connector, context, ConnectorLimits(memory_mb=256))
+def reader_of(plan: IngestPlan, resolve: Any = str, seconds: float | None = None) -> RemoteReader:
+    live = [LiveRow(key={"user": "u"}, at_us=1)] * 3
+    context = SourceContext(
+        name="n", source=plan.source, dataset=USERS, columns=None, resolve=resolve, live_rows=lambda: live
+    )
+    return RemoteReader(plan.source.connector, context, ConnectorLimits(memory_mb=256), seconds)
 
 
 def test_a_batch_crosses_with_all_that_the_server_needs() -> None:
@@ -250,7 +292,7 @@ def test_a_secret_that_is_not_named_is_not_told_to_the_reader_either() -> None:
     assert asked == [SYSTEM.password]
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", [*LIES, *STATES])
 def test_a_process_that_tells_what_cannot_be_is_ended_and_nothing_of_it_is_taken(
     lie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +313,74 @@ def children() -> set[int]:
 
 def _is_confined(process: psutil.Process) -> bool:
     return Path(f"/proc/{process.pid}/oom_score_adj").read_text(encoding="ascii").strip() == "1000"
+
+
+def test_a_trial_is_over_in_time_whatever_call_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = lambda *args, **more: ConnectorProcess(*args, **more | {"factory": f"{HOSTILE}:Silent"})  # noqa: E731
+    monkeypatch.setattr(remote, "ConnectorProcess", silent)
+    with closing(reader_of(source_of("fine"), seconds=scaled(2))) as reader:
+        batch = reader.peek(10)
+        with pytest.raises(UnavailableError, match="didn't answer within"):
+            batch.rows.column("age", 0, 10)
+
+
+def test_the_rows_of_the_dataset_are_read_once_in_a_call() -> None:
+    with closing(reader_of(source_of("reads the dataset"))) as reader:
+        reader.seek({}, {})
+        for _ in range(2):
+            batch = reader.poll(rows=10, size=1, timeout_s=0)
+            assert batch is not None
+            # A mark of each piece of rows comes with them.
+            assert len(batch.rows) == 4
+    with closing(reader_of(source_of("reads the dataset again"))) as reader:
+        reader.seek({}, {})
+        with pytest.raises(UnavailableError, match="read once in a call"):
+            reader.poll(rows=10, size=1, timeout_s=0)
+
+
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_a_process_that_does_not_answer_is_ended_with_its_source_or_sink(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, begun = children(), threading.Event()
+
+    class Hanging:
+        """A worker whose connector doesn't answer."""
+
+        owned, stopping = True, threading.Event()
+
+        def step(self) -> bool:
+            begun.set()
+            if kind == "source":
+                with closing(reader_of(source_of("hangs"))) as reader:
+                    reader.seek({}, {})
+                    reader.poll(rows=10, size=1, timeout_s=0)
+            else:
+                monkeypatch.setattr(type(SINK.connector), "writer", f"{HOSTILE}:Writer")
+                change = Change(b"hangs", None, Row(1, ("a", 1.0, None)), 1, 0, 0)
+                with closing(RemoteWriter(writing(sink_plan_of()), ConnectorLimits(memory_mb=256))) as writer:
+                    writer.write(Batch([change], {0: 1}))
+            raise AssertionError("it answered")
+
+        def stop(self) -> None:
+            pass
+
+    worker: Any = Hanging()
+    work: Recurring
+    if kind == "source":
+        nothing: Any = SimpleNamespace(stop=lambda: None, close=lambda seconds: None)
+        plan = source_of("hangs")
+        hidden = HiddenSecrets(str)
+        hold: Any = nullcontext
+        work = sources._Running(
+            plan, Target(plan), worker, writer=nothing, functions=nothing, secrets=hidden, hold=hold
+        ).work
+    else:
+        work = sinks._Running(sink_plan_of(), worker, HiddenSecrets(str), cast("Any", nullcontext)).work
+    work.start()
+    eventually(lambda: len(children() - before) == 1)
+    assert work.stop(scaled(3))
+    assert children() == before
 
 
 def test_a_killed_process_loses_and_doubles_nothing() -> None:

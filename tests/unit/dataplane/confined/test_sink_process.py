@@ -61,6 +61,17 @@ def test_refused_changes_become_those_of_the_batch() -> None:
         assert refused == [Refusal(given.changes[1], "no")]
 
 
+def test_a_change_becomes_one_dead_letter_however_often_it_is_refused() -> None:
+    refused: list[Refusal] = []
+    with opened(refuse=refused.extend) as writer:
+        given = batch(b"twice")
+        writer.write(given)
+        assert refused == [Refusal(given.changes[0], "no")]
+        again = batch(b"twice")
+        writer.write(again)
+        assert refused == [Refusal(given.changes[0], "no"), Refusal(again.changes[0], "no")]
+
+
 def test_a_change_that_is_in_no_batch_is_refused_by_nobody() -> None:
     refused: list[Refusal] = []
     with opened(refuse=refused.extend) as writer:
