@@ -11,7 +11,7 @@ from pathlib import Path
 Address = IPv4Address | IPv6Address
 
 # The services by which clouds tell a machine its identity and its keys, and the networks of a link that have them: AWS,
-# Google and Azure (link-local), AWS and Google by IPv6, Azure's agent, Alibaba, Oracle.
+# Google and Azure (link-local), AWS, Google and Scaleway by IPv6, Azure's agent, Alibaba, Oracle.
 METADATA = tuple(
     ip_network(text)
     for text in (
@@ -19,13 +19,14 @@ METADATA = tuple(
         "fe80::/10",
         "fd00:ec2::/32",
         "fd20:ce::/32",
+        "fd00:42::42/128",
         "168.63.129.16/32",
         "100.100.100.200/32",
         "192.0.0.192/32",
     )
 )
-# The prefix under which IPv6 networks without IPv4 reach IPv4 addresses (RFC 6052).
-_TRANSLATED = ip_network("64:ff9b::/96")
+# The prefixes under which IPv6 networks reach the IPv4 address in the last 32 bits (RFC 6052, 8215, 4291, 7915).
+_TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
 # The port of servers of names, which libraries ask in the thread that connects.
 _NAMES = 53
 _NAME_SERVERS = Path("/etc/resolv.conf")
@@ -66,6 +67,8 @@ class Networks:
     services: Callable[[], Iterable[Service]]
     endpoints: Sequence[tuple[str, int]] = ()
     _known: dict[str, tuple[float, frozenset[Address]]] = field(default_factory=dict)
+    # All addresses that the names of services have ever had.
+    _had: dict[str, frozenset[Address]] = field(default_factory=dict)
 
     def refusal(self, text: str, port: int, *, metadata: bool = False) -> str:
         """Return why an address isn't reached, and what to do about it; empty if it is.
@@ -98,6 +101,12 @@ class Networks:
                 )
         if any(known == port and address in self._addresses(host) for host, known in self.endpoints):
             return ""
+        for service in self.services():
+            if service.port == port and not service.shared and not self._had.get(service.host):
+                return (
+                    f"sources and sinks don't connect to {shown} now: the host {service.host} of the platform's own "
+                    f"{service.name} isn't known, so that may be its address"
+                )
         if is_local(address):
             if self.loopback:
                 return ""
@@ -112,13 +121,15 @@ class Networks:
 
     def _is_at(self, address: Address, host: str) -> bool:
         """Return whether a service is at an address, which may be another one of this machine."""
-        at = self._addresses(host)
+        at = self._had.get(host, frozenset()) | self._addresses(host)
+        # A new dictionary, since this one may be on its way to a process.
+        self._had = {**self._had, host: at}
         return address in at or (is_local(address) and any(is_local(each) for each in at))
 
     def _addresses(self, host: str) -> frozenset[Address]:
         known = self._known.get(host)
         now = time.monotonic()
-        if known is None or now > known[0]:
+        if known is None or now > known[0] or not known[1]:
             known = self._known[host] = (now + _KEPT_S, frozenset(addresses_of(host)) or (known or (0, frozenset()))[1])
         return known[1]
 
@@ -142,7 +153,10 @@ def plain(text: str) -> Address:
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
-        if address in _TRANSLATED:
+        if address.sixtofour is not None:
+            return address.sixtofour
+        # The first two are IPv6's own: no address, and this machine.
+        if int(address) > 1 and any(address in prefix for prefix in _TRANSLATED):
             return IPv4Address(int(address) & 0xFFFFFFFF)
     return address
 

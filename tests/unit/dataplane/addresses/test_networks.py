@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from caraway.dataplane.addresses import networks as reach_networks
 from caraway.dataplane.addresses.networks import Networks, Service
 from caraway.dataplane.addresses.reach import Hold, current, pinned
 from caraway.errors import UnavailableError
@@ -27,6 +28,11 @@ def networks(*, loopback: bool = False, services: tuple[Service, ...] = (), list
         "169.254.169.254",
         "::ffff:169.254.169.254",
         "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
+        "::a9fe:a9fe",
+        "::ffff:0:a9fe:a9fe",
+        "fd00:42::42",
         "fe80::1%eth0",
         "fd00:ec2::254",
         "168.63.129.16",
@@ -40,7 +46,9 @@ def test_metadata_services_are_refused_in_every_spelling_and_whatever_is_listed(
     assert not networks(listed=listed).refusal(address, 80, metadata=True)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "::127.0.0.1", "2002:7f00:1::"]
+)
 def test_this_machine_is_refused_with_the_name_of_the_setting_unless_it_is_listed(address: str) -> None:
     assert "connectors.loopback=true" in networks().refusal(address, 5432)
     assert not networks(loopback=True).refusal(address, 5432)
@@ -62,6 +70,35 @@ def test_a_service_of_the_platform_is_refused_at_every_address_of_this_machine(a
     assert not networks(loopback=True, services=(kafka,)).refusal(address, 9093)
     shared = Service("Kafka", "localhost", 9092, shared=True)
     assert not networks(services=(shared,)).refusal(address, 9092)
+
+
+def test_an_address_that_a_service_s_name_once_had_stays_the_platform_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([["10.0.0.7"], ["10.0.0.8"], []])
+
+    def rotating(host: str, *_: object, **__: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in next(answers)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", rotating)
+    monkeypatch.setattr(reach_networks, "_KEPT_S", -1.0)
+    own = networks(services=(Service("Kafka", "kafka.internal", 9092),))
+    for said in (own.refusal("10.0.0.7", 9092), own.refusal("10.0.0.7", 9092), own.refusal("10.0.0.8", 9092)):
+        assert "the platform's own Kafka" in said
+
+
+def test_the_port_of_a_service_whose_name_is_not_known_yet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    own = networks(services=(Service("Kafka", "kafka.internal", 9092),))
+    said = own.refusal("10.0.0.7", 9092)
+    assert "kafka.internal" in said
+    assert "isn't known" in said
+    assert not own.refusal("10.0.0.7", 9093)
+    # The name is looked up again at once, not after the time for which known ones are kept.
+    found.append((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.9", 0)))
+    assert not own.refusal("10.0.0.7", 9092)
+    assert "the platform's own Kafka" in own.refusal("10.0.0.9", 9092)
+    shared = networks(services=(Service("Kafka", "none.internal", 9092, shared=True),))
+    assert not shared.refusal("10.0.0.7", 9092)
 
 
 @contextmanager
