@@ -83,11 +83,9 @@ def rights_of(
                 environment[name] = path
                 readable.append(path)
     given = limits.confinement
-    # protoc, which compiles the schemas of a registry, is another program.
-    processes = connector.format_name == "protobuf"
     user = given.user if _may_look_into_others() else os.geteuid()
     paths = tuple(Path(path).resolve() for path in readable)
-    return Rights(replace(given, readable=paths, processes=processes, user=user), environment)
+    return Rights(replace(given, readable=paths, user=user), environment)
 
 
 def secrets_of(connector: Connector, resolve: Callable[[Secretish], str]) -> Callable[[object, object, object], str]:

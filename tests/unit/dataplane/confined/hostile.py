@@ -4,6 +4,7 @@ import ctypes
 import os
 import socket
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ from caraway.dataplane.confined.host import Platform
 from caraway.dataplane.confined.values import unpacked
 from caraway.dataplane.sinks.writer import Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.dataplane.sources import hosted
+from caraway.dataplane.sources.decoding.protobuf_schemas import compile_file
+from caraway.dataplane.sources.decoding.registry import RegisteredSchema
 from caraway.dataplane.sources.reader import (
     DEFINITION,
     Items,
@@ -161,6 +164,14 @@ def _fail_strangely(_: str) -> str:
     raise UnavailableError("\ud800" * 100_000)
 
 
+def _compile(text: str) -> str:
+    return ", ".join(compile_file(RegisteredSchema(id=1, kind="PROTOBUF", text=text, imports=())).message_types_by_name)
+
+
+def _start(program: str) -> str:
+    return str(subprocess.run([program], check=True))
+
+
 ATTEMPTS: Mapping[str, Callable[[str], str]] = {
     "read": _read,
     "environment": lambda _: repr(dict(os.environ)) + _read("/proc/self/environ"),
@@ -171,6 +182,8 @@ ATTEMPTS: Mapping[str, Callable[[str], str]] = {
     "IPv6": _in_the_form_of_ipv6,
     "Unix": _by_a_socket_of_files,
     "race": _by_a_race,
+    "compile": _compile,
+    "start": _start,
     "listen": _listen,
     "take": _take,
     "brokers": _from_brokers,

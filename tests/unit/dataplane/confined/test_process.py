@@ -39,7 +39,7 @@ from caraway.graph.connectors import KafkaConnector
 from caraway.graph.plan.model import IngestPlan
 from caraway.graph.secrets.hiding import HiddenSecrets
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.systems import KafkaSystem, SecretRef
+from caraway.graph.systems import KafkaSystem, RegistryFormat, SchemaRegistry, SecretRef
 from caraway.process.confinement.policy import LAST_USER, Confinement
 from caraway.process.recurring import Recurring
 from tests.timeouts import scaled
@@ -183,6 +183,15 @@ def test_no_port_of_the_platform_is_taken_by_a_connector(ports: tuple[socket.soc
         served.close()
         assert attempt("take", port).startswith("PermissionError")
         assert attempt("listen", port).startswith("PermissionError")
+
+
+def test_no_connector_starts_a_program_not_even_to_compile_schemas() -> None:
+    registry = SchemaRegistry(format=RegistryFormat.PROTOBUF, registry="confluent", url="http://registry")
+    connector = KafkaConnector(system=SYSTEM, topic="t", format=registry)
+    assert connector.format_name == "protobuf"
+    with attempting(rights_of(UNLIMITED, connector, str).confinement) as attempt:
+        assert attempt("start", "/bin/true").startswith("PermissionError")
+        assert attempt("compile", 'syntax = "proto3"; message Order {}') == "Order"
 
 
 def test_only_secrets_that_the_definition_names_are_told() -> None:

@@ -1,27 +1,26 @@
 """Compilation of the text of Protobuf schemas, by the compiler protoc that the package grpcio-tools brings along.
 
-It runs as a child process, so that neither a text that makes it fail nor one that takes it long harms this process.
+It runs in this process, the connector's own, which then needs no right to start another program. The server bounds the
+memory of this process and the time of its answers, so a text that harms the compiler harms its own source only.
 """
 
+import os
 import re
-import subprocess
-import sys
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import grpc_tools
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
+from grpc_tools import protoc
 
 from caraway.dataplane.sources.decoding.registry import RegisteredSchema
-from caraway.errors import InvalidInputError, UnavailableError, shortened
+from caraway.errors import InvalidInputError, shortened
 
-# The seconds that protoc may take. It takes 0.2 s for real schemas, and more if the machine is busy.
-COMPILE_S = 30.0
 # The name under which a schema is compiled. Its own file name isn't in the registry; no schema imports it.
 MAIN = "caraway_source_record.proto"
 # The files that registries don't hold, and that a schema may import: Google's, which come with protoc, and Confluent's.
@@ -36,7 +35,6 @@ def compile_file(schema: RegisteredSchema) -> FileDescriptor:
 
     Raises:
         InvalidInputError: The schema can't be compiled. The message is a clause for "a schema that ...".
-        UnavailableError: The compiler can't be run, or takes too long.
     """
     # Some serializers register the compiled file, as base64, in place of its text.
     compiled: dict[str, FileDescriptorProto] = {}
@@ -119,27 +117,26 @@ def _run(
         if compiled:
             there.write_bytes(FileDescriptorSet(file=compiled.values()).SerializeToString())
             options.append(f"--descriptor_set_in={there}")
-        said = _said([sys.executable, "-I", "-m", "grpc_tools.protoc", *options, *wanted], root)
+        said = _said(["protoc", *options, *wanted], root)
         if said is not None:
             raise InvalidInputError(f"can't be compiled: {said}")
         return FileDescriptorSet.FromString(made.read_bytes()).file
 
 
-def _said(command: Sequence[str], folder: Path) -> str | None:
-    """Run protoc; return None if it succeeded, otherwise what it said."""
-    try:
-        done = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMPILE_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise UnavailableError(f"protoc didn't compile a schema in {COMPILE_S:g} s; it is tried again") from None
-    except OSError as error:
-        raise UnavailableError(f"protoc can't be started: {error}") from error
-    if done.returncode == 0:
-        return None
-    if done.returncode < 0:
-        return f"protoc ended by the signal {-done.returncode}"
-    text = done.stderr.decode(errors="replace").replace(f"{folder}/", "").replace(MAIN, "the schema")
+def _said(command: list[str], folder: Path) -> str | None:
+    """Run protoc; return None if it succeeded, otherwise what it said, which it writes to this process's errors."""
+    with TemporaryFile() as said:
+        errors = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            code = protoc.main(command)
+        finally:
+            os.dup2(errors, 2)
+            os.close(errors)
+        if code == 0:
+            return None
+        said.seek(0)
+        text = said.read().decode(errors="replace").replace(f"{folder}/", "").replace(MAIN, "the schema")
     # Lines of protoc's log aren't its messages about the schema.
     messages = [line for line in text.strip().splitlines() if not LOG_LINE.match(line)]
     return shortened("; ".join(messages[:SHOWN_LINES]))
