@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from caraway.connectors.settings import Settings, stored
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.systems import RegisteredSystem, SystemKind
+from caraway.graph.systems import RegisteredSystem
 
 
 class DataSource(Settings):
@@ -16,7 +16,7 @@ class DataSource(Settings):
     name: str
 
     #: The kind of the system in a spec.
-    kind: ClassVar[SystemKind]
+    kind: ClassVar[str]
     #: The method to call, as the end of an error message: `@source` and `@sink` take a table or topic of a system, and
     #: this error is raised if the system itself is given.
     required_fields: ClassVar[str]
@@ -35,6 +35,11 @@ class ExternalSource(DataSource):
     renamed: ClassVar[Mapping[str, str]] = {}
     # True if the object is a reference to a system that was registered on the server.
     _registered = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "spec_class" in vars(cls):
+            cls.kind = cls.spec_class.kind
 
     @classmethod
     def get(cls, name: str) -> Self:

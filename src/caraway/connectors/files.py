@@ -11,7 +11,7 @@ from caraway.connectors.s3 import CSV, check_spread, checked_format, selection, 
 from caraway.connectors.settings import Secretish
 from caraway.errors import DefinitionError
 from caraway.graph.connectors import FilesConnector as FilesSpec
-from caraway.graph.systems import AzureSystem, FilesSystem, GCSSystem, SystemKind
+from caraway.graph.systems import AzureSystem, FilesSystem, GCSSystem
 
 FORMATS = ("csv", "json", "parquet", "avro", "delta", "iceberg", "hudi")
 
@@ -19,7 +19,6 @@ FORMATS = ("csv", "json", "parquet", "avro", "delta", "iceberg", "hudi")
 class Files(ExternalSource):
     """Folders of the server's machine, of which it reads those in its setting `sources.local_folders`."""
 
-    kind: ClassVar = SystemKind.FILES
     spec_class: ClassVar = FilesSystem
     required_fields: ClassVar = 'its folder: use .folder("/...", prefix="...")'
 
@@ -47,7 +46,6 @@ class Files(ExternalSource):
 class GCS(ExternalSource):
     """Google Cloud Storage, opened as the server that reads: by the application default credentials of its machine."""
 
-    kind: ClassVar = SystemKind.GCS
     spec_class: ClassVar = GCSSystem
     required_fields: ClassVar = 'its bucket: use .bucket("...", prefix="...")'
 
@@ -75,7 +73,6 @@ class Azure(ExternalSource):
     account_name: str
     account_key: Secretish | None = None
 
-    kind: ClassVar = SystemKind.AZURE
     spec_class: ClassVar = AzureSystem
     required_fields: ClassVar = 'its container: use .container("...", prefix="...")'
 

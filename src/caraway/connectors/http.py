@@ -8,7 +8,7 @@ from caraway.connectors.data_source import ExternalSource, named
 from caraway.connectors.settings import Secretish, is_text_dict, stored
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import HTTPConnector as HTTPSpec
-from caraway.graph.systems import HTTPSystem, SystemKind
+from caraway.graph.systems import HTTPSystem
 from caraway.integrations.aws import Secret
 
 
@@ -37,7 +37,6 @@ class HTTP(ExternalSource):
     healthz: str
     ca_cert: Certificate
 
-    kind: ClassVar = SystemKind.HTTP
     spec_class: ClassVar = HTTPSystem
     required_fields: ClassVar = 'its endpoint: use .path("...")'
 

@@ -7,7 +7,7 @@ from caraway.connectors.data_source import ExternalSource, named
 from caraway.connectors.settings import Secretish
 from caraway.errors import DefinitionError
 from caraway.graph.connectors import IcebergConnector as IcebergSpec
-from caraway.graph.systems import IcebergSystem, SystemKind
+from caraway.graph.systems import IcebergSystem
 
 
 class Iceberg(ExternalSource):
@@ -32,7 +32,6 @@ class Iceberg(ExternalSource):
     aws_access_key_id: Secretish | None = None
     aws_secret_access_key: Secretish | None = None
 
-    kind: ClassVar = SystemKind.ICEBERG
     spec_class: ClassVar = IcebergSystem
     renamed: ClassVar = {"access_key_id": "aws_access_key_id", "secret_access_key": "aws_secret_access_key"}
     required_fields: ClassVar = 'its table: use .table("db.hives")'

@@ -8,7 +8,7 @@ from caraway.connectors.registries import Avro, Protobuf
 from caraway.connectors.settings import Secretish, one_of
 from caraway.errors import CommitError, DefinitionError
 from caraway.graph.connectors import KafkaConnector as KafkaSpec
-from caraway.graph.systems import KafkaSystem, SystemKind
+from caraway.graph.systems import KafkaSystem
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
@@ -23,7 +23,6 @@ class Kafka(ExternalSource):
     sasl_plain_username: Secretish | None = None
     sasl_plain_password: Secretish | None = None
 
-    kind: ClassVar = SystemKind.KAFKA
     spec_class: ClassVar = KafkaSystem
     renamed: ClassVar = {"username": "sasl_plain_username", "password": "sasl_plain_password"}
     required_fields: ClassVar = 'its topic: use .topic("...")'

@@ -9,7 +9,7 @@ from caraway.dtypes.instants import instant_us
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import KinesisConnector as KinesisSpec
 from caraway.graph.connectors import StreamStart
-from caraway.graph.systems import KinesisSystem, SystemKind
+from caraway.graph.systems import KinesisSystem
 
 Instant = datetime | str | float
 
@@ -47,7 +47,6 @@ class Kinesis(ExternalSource):
 
     role_arn: str
 
-    kind: ClassVar = SystemKind.KINESIS
     spec_class: ClassVar = KinesisSystem
     required_fields: ClassVar = 'its stream: use .stream("arn:...", init_position="latest", format="json")'
 

@@ -6,7 +6,7 @@ from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import ExternalSource, named
 from caraway.errors import DefinitionError
 from caraway.graph.connectors import PubSubConnector as PubSubSpec
-from caraway.graph.systems import PubSubSystem, SystemKind
+from caraway.graph.systems import PubSubSystem
 from caraway.integrations.aws import Secret
 
 
@@ -16,7 +16,6 @@ class PubSub(ExternalSource):
     project_id: str
     service_account_key: dict[str, str] | Secret
 
-    kind: ClassVar = SystemKind.PUBSUB
     spec_class: ClassVar = PubSubSystem
     required_fields: ClassVar = 'its topic: use .topic("...", format="json")'
 

@@ -7,7 +7,7 @@ from caraway.connectors.data_source import ExternalSource, duration_us, named
 from caraway.connectors.settings import Secretish, one_of
 from caraway.errors import DefinitionError
 from caraway.graph.connectors import RedisConnector as RedisSpec
-from caraway.graph.systems import RedisSystem, SystemKind
+from caraway.graph.systems import RedisSystem
 
 FORMATS = ("hash", "json")
 # The keys with the positions of sinks begin like this (`caraway.dataplane.sinks.redis.rows`).
@@ -36,7 +36,6 @@ class Redis(ExternalSource):
     password: Secretish | None = None
     tls: bool = False
 
-    kind: ClassVar = SystemKind.REDIS
     spec_class: ClassVar = RedisSystem
     renamed: ClassVar = {"database": "db", "transport": "tls"}
     required_fields: ClassVar = 'its keys: use .keys("...")'

@@ -9,7 +9,7 @@ from caraway.connectors.s3_paths import parse_path
 from caraway.connectors.settings import Secretish, Settings
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import S3Connector as S3Spec
-from caraway.graph.systems import CSVFormat, S3System, SystemKind
+from caraway.graph.systems import CSVFormat, S3System
 
 FORMATS = ("csv", "json", "parquet", "delta", "hudi", "iceberg")
 
@@ -32,7 +32,6 @@ class S3(ExternalSource):
     aws_secret_access_key: Secretish | None = None
     role_arn: str | None = None
 
-    kind: ClassVar = SystemKind.S3
     spec_class: ClassVar = S3System
     renamed: ClassVar = {"access_key_id": "aws_access_key_id", "secret_access_key": "aws_secret_access_key"}
     required_fields: ClassVar = 'its bucket: use .bucket("...", prefix="...")'

@@ -15,14 +15,13 @@ from caraway.graph.systems import (
     PostgresSystem,
     RedshiftSystem,
     SnowflakeSystem,
-    SystemKind,
 )
 from caraway.integrations.aws import Secret
 
 _TABLE = 'its table and cursor: use .table("...", cursor="...")'
 _DATABASE = {"database": "db_name"}
 # The kinds of databases that have a log from which changes can be read.
-_LOGGED = {SystemKind.POSTGRES, SystemKind.MYSQL}
+_LOGGED = {PostgresSystem.kind, MySQLSystem.kind}
 
 
 class TableConnector(DataConnector):
@@ -77,7 +76,6 @@ class Postgres(ExternalSource):
     port: int = 5432
     jdbc_params: str | None = None
 
-    kind: ClassVar = SystemKind.POSTGRES
     spec_class: ClassVar = PostgresSystem
     renamed: ClassVar = _DATABASE
     required_fields: ClassVar = _TABLE
@@ -101,7 +99,6 @@ class MySQL(ExternalSource):
     port: int = 3306
     jdbc_params: str | None = None
 
-    kind: ClassVar = SystemKind.MYSQL
     spec_class: ClassVar = MySQLSystem
     renamed: ClassVar = _DATABASE
     required_fields: ClassVar = _TABLE
@@ -125,7 +122,6 @@ class Snowflake(ExternalSource):
     schema: str
     role: str
 
-    kind: ClassVar = SystemKind.SNOWFLAKE
     spec_class: ClassVar = SnowflakeSystem
     renamed: ClassVar = _DATABASE
     required_fields: ClassVar = _TABLE
@@ -147,7 +143,6 @@ class BigQuery(ExternalSource):
     dataset_id: str
     service_account_key: dict[str, str] | Secret
 
-    kind: ClassVar = SystemKind.BIGQUERY
     spec_class: ClassVar = BigQuerySystem
     required_fields: ClassVar = _TABLE
 
@@ -167,7 +162,6 @@ class Redshift(ExternalSource):
     username: Secretish | None = None
     password: Secretish | None = None
 
-    kind: ClassVar = SystemKind.REDSHIFT
     spec_class: ClassVar = RedshiftSystem
     renamed: ClassVar = _DATABASE
     required_fields: ClassVar = _TABLE
@@ -206,7 +200,6 @@ class Mongo(ExternalSource):
     username: Secretish
     password: Secretish
 
-    kind: ClassVar = SystemKind.MONGO
     spec_class: ClassVar = MongoSystem
     renamed: ClassVar = _DATABASE
     required_fields: ClassVar = 'its collection and cursor: use .collection("...", cursor="...")'

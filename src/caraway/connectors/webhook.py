@@ -5,7 +5,7 @@ from typing import ClassVar
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource, duration_us, named
 from caraway.graph.connectors import WebhookConnector as WebhookSpec
-from caraway.graph.systems import SystemKind
+from caraway.graph.systems import WEBHOOK
 
 
 class Webhook(DataSource):
@@ -16,7 +16,7 @@ class Webhook(DataSource):
 
     retention: str = "7d"
 
-    kind: ClassVar = SystemKind.WEBHOOK
+    kind: ClassVar = WEBHOOK
     required_fields: ClassVar = 'its endpoint: use .endpoint("...")'
 
     def _check(self) -> None:

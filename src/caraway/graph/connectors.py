@@ -24,6 +24,7 @@ from caraway.graph.formats import (
     unreadable_table,
 )
 from caraway.graph.systems import (
+    WEBHOOK,
     AzureSystem,
     CSVFormat,
     FilesSystem,
@@ -41,7 +42,6 @@ from caraway.graph.systems import (
     S3System,
     SchemaRegistry,
     System,
-    SystemKind,
     TableSystem,
 )
 
@@ -75,7 +75,7 @@ class Connector:
         CONNECTORS[cls.__name__] = cls
 
     @property
-    def kind(self) -> SystemKind:
+    def kind(self) -> str:
         """The kind of the connector's system."""
         raise NotImplementedError
 
@@ -178,7 +178,7 @@ class WebhookConnector(Connector):
 
     format: ClassVar = "json"
     cdc: ClassVar = ENVELOPE_CDC
-    kind: ClassVar = SystemKind.WEBHOOK
+    kind: ClassVar = WEBHOOK
     read_formats: ClassVar = ("json",)
 
     @property
@@ -204,7 +204,7 @@ class SystemConnector(Connector):
     system: System | RegisteredSystem
 
     @property
-    def kind(self) -> SystemKind:
+    def kind(self) -> str:
         """The kind of the connector's system."""
         return self.system.kind
 
@@ -357,7 +357,7 @@ class FilesConnector(SystemConnector):
     @property
     def container_word(self) -> str:
         """The name by which the system calls the thing that holds files: a folder, a bucket or a container."""
-        words = {SystemKind.FILES: "folder", SystemKind.GCS: "bucket", SystemKind.AZURE: "container"}
+        words = {FilesSystem.kind: "folder", GCSSystem.kind: "bucket", AzureSystem.kind: "container"}
         return words.get(self.kind, "container")
 
     @property
@@ -454,7 +454,7 @@ class CaptureConnector(SystemConnector):
     @property
     def library(self) -> tuple[str, str]:  # type: ignore[override]  # a log's library is that of its system
         """The library that the reader needs."""
-        return ("pymysqlreplication", "mysql") if self.kind is SystemKind.MYSQL else ("psycopg", "postgres")
+        return ("pymysqlreplication", "mysql") if self.kind == MySQLSystem.kind else ("psycopg", "postgres")
 
     @property
     def inside(self) -> str:

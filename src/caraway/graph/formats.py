@@ -7,7 +7,7 @@ Tables that are made of files are read in the same way in whichever store they a
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from caraway.graph.systems import CSVFormat, SystemKind
+from caraway.graph.systems import AzureSystem, CSVFormat, GCSSystem
 
 # The values that `cdc=` may have: for every system, and for systems whose records may be Debezium's change envelopes.
 PLAIN_CDC = frozenset({"append", "upsert"})
@@ -25,9 +25,9 @@ TABLE_LIBRARIES: Mapping[str | None, tuple[str, str]] = {
     "iceberg": ("pyiceberg", "iceberg"),
 }
 # The modules that the readers of stores need, whatever the format, and the extras that bring them.
-STORE_LIBRARIES: Mapping[SystemKind, tuple[str, str]] = {
-    SystemKind.GCS: ("google.cloud.storage", "gcs"),
-    SystemKind.AZURE: ("azure.storage.blob", "azure"),
+STORE_LIBRARIES: Mapping[str, tuple[str, str]] = {
+    GCSSystem.kind: ("google.cloud.storage", "gcs"),
+    AzureSystem.kind: ("azure.storage.blob", "azure"),
 }
 # The values of cdc with which tables of a format can be read.
 TABLE_CDC: Mapping[str, frozenset[str]] = {

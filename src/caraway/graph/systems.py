@@ -28,33 +28,11 @@ class SecretRef:
 Secretish = str | SecretRef
 
 
-class SystemKind(StrEnum):
-    """The kinds of external systems; the values are the names of the authoring classes."""
-
-    WEBHOOK = "Webhook"
-    KAFKA = "Kafka"
-    S3 = "S3"
-    POSTGRES = "Postgres"
-    MYSQL = "MySQL"
-    SNOWFLAKE = "Snowflake"
-    BIGQUERY = "BigQuery"
-    REDSHIFT = "Redshift"
-    MONGO = "Mongo"
-    KINESIS = "Kinesis"
-    PUBSUB = "PubSub"
-    HTTP = "HTTP"
-    ICEBERG = "Iceberg"
-    REDIS = "Redis"
-    FILES = "Files"
-    GCS = "GCS"
-    AZURE = "Azure"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSystem:
     """A system that was registered on the server, by kind and name."""
 
-    kind: SystemKind
+    kind: str
     name: str
 
 
@@ -62,7 +40,8 @@ class RegisteredSystem:
 class System:
     """The address and credentials of an external system; the fields of a subclass are its settings."""
 
-    kind: ClassVar[SystemKind]
+    #: The kind, which is the name of the authoring class.
+    kind: ClassVar[str]
     name: str
 
     def __init_subclass__(cls) -> None:
@@ -72,7 +51,9 @@ class System:
 
 # The class of each kind of system. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice for
 # it; the second class, which is the one in use, replaces the first here.
-SYSTEMS: dict[SystemKind, type[System]] = {}
+SYSTEMS: dict[str, type[System]] = {}
+
+WEBHOOK = "Webhook"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +89,7 @@ class _DatabaseSystem(TableSystem):
 class KafkaSystem(System):
     """Brokers that speak Kafka's protocol."""
 
-    kind: ClassVar = SystemKind.KAFKA
+    kind: ClassVar = "Kafka"
     bootstrap_servers: str
     security_protocol: str
     sasl_mechanism: str
@@ -120,7 +101,7 @@ class KafkaSystem(System):
 class S3System(System):
     """S3, or a store that speaks its protocol; without keys and role, it is opened as the worker that reads."""
 
-    kind: ClassVar = SystemKind.S3
+    kind: ClassVar = "S3"
     access_key_id: Secretish | None = None
     secret_access_key: Secretish | None = None
     role_arn: str | None = None
@@ -130,21 +111,21 @@ class S3System(System):
 class FilesSystem(System):
     """Folders of the server's machine."""
 
-    kind: ClassVar = SystemKind.FILES
+    kind: ClassVar = "Files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCSSystem(System):
     """Google Cloud Storage, opened as the worker that reads."""
 
-    kind: ClassVar = SystemKind.GCS
+    kind: ClassVar = "GCS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureSystem(System):
     """A storage account of Azure; without a key, it is opened as the worker that reads."""
 
-    kind: ClassVar = SystemKind.AZURE
+    kind: ClassVar = "Azure"
     account_name: str
     account_key: Secretish | None = None
 
@@ -153,7 +134,7 @@ class AzureSystem(System):
 class PostgresSystem(_DatabaseSystem):
     """A database of a Postgres server."""
 
-    kind: ClassVar = SystemKind.POSTGRES
+    kind: ClassVar = "Postgres"
     reader: ClassVar = "caraway.dataplane.sources.tables.postgres:PostgresReader"
     writer: ClassVar = "caraway.dataplane.sinks.postgres.writer:PostgresWriter"
     library: ClassVar = ("psycopg", "postgres")
@@ -163,7 +144,7 @@ class PostgresSystem(_DatabaseSystem):
 class MySQLSystem(_DatabaseSystem):
     """A database of a MySQL server."""
 
-    kind: ClassVar = SystemKind.MYSQL
+    kind: ClassVar = "MySQL"
     reader: ClassVar = "caraway.dataplane.sources.tables.mysql:MySQLReader"
     library: ClassVar = ("pymysql", "mysql")
 
@@ -172,7 +153,7 @@ class MySQLSystem(_DatabaseSystem):
 class SnowflakeSystem(TableSystem):
     """A schema of a Snowflake database."""
 
-    kind: ClassVar = SystemKind.SNOWFLAKE
+    kind: ClassVar = "Snowflake"
     reader: ClassVar = "caraway.dataplane.sources.tables.snowflake:SnowflakeReader"
     writer: ClassVar = "caraway.dataplane.sinks.snowflake:SnowflakeWriter"
     library: ClassVar = ("snowflake.connector", "snowflake")
@@ -189,7 +170,7 @@ class SnowflakeSystem(TableSystem):
 class BigQuerySystem(TableSystem):
     """A BigQuery dataset; the key is JSON text or a secret."""
 
-    kind: ClassVar = SystemKind.BIGQUERY
+    kind: ClassVar = "BigQuery"
     reader: ClassVar = "caraway.dataplane.sources.tables.bigquery:BigQueryReader"
     library: ClassVar = ("google.cloud.bigquery", "bigquery")
     project_id: str
@@ -208,7 +189,7 @@ _REDSHIFT_HOST = re.compile(
 class RedshiftSystem(TableSystem):
     """A schema of a Redshift database; opened by a role, or by username and password."""
 
-    kind: ClassVar = SystemKind.REDSHIFT
+    kind: ClassVar = "Redshift"
     reader: ClassVar = "caraway.dataplane.sources.tables.redshift:RedshiftReader"
     host: str
     port: int
@@ -244,7 +225,7 @@ class RedshiftSystem(TableSystem):
 class MongoSystem(TableSystem):
     """A database of a MongoDB cluster."""
 
-    kind: ClassVar = SystemKind.MONGO
+    kind: ClassVar = "Mongo"
     reader: ClassVar = "caraway.dataplane.sources.tables.mongo:MongoReader"
     library: ClassVar = ("pymongo", "mongo")
     host: str
@@ -257,7 +238,7 @@ class MongoSystem(TableSystem):
 class KinesisSystem(System):
     """Kinesis, opened by a role."""
 
-    kind: ClassVar = SystemKind.KINESIS
+    kind: ClassVar = "Kinesis"
     role_arn: str
 
 
@@ -265,7 +246,7 @@ class KinesisSystem(System):
 class PubSubSystem(System):
     """A project of Google PubSub; the key is JSON text or a secret."""
 
-    kind: ClassVar = SystemKind.PUBSUB
+    kind: ClassVar = "PubSub"
     project_id: str
     service_account_key: Secretish
 
@@ -278,7 +259,7 @@ class IcebergSystem(System):
     `credential` (client_id:secret) and `token` open a REST catalog, the keys the S3 that the files are in.
     """
 
-    kind: ClassVar = SystemKind.ICEBERG
+    kind: ClassVar = "Iceberg"
     uri: Secretish
     warehouse: str | None = None
     catalog: str | None = None
@@ -292,7 +273,7 @@ class IcebergSystem(System):
 class HTTPSystem(System):
     """A server that takes changes by POST; `ca_cert` is the PEM text of the CA that signed its certificate."""
 
-    kind: ClassVar = SystemKind.HTTP
+    kind: ClassVar = "HTTP"
     host: Secretish
     healthz: str
     ca_cert: Secretish
@@ -302,7 +283,7 @@ class HTTPSystem(System):
 class RedisSystem(System):
     """A database of a Redis server; `transport` is "plain" or "tls". Without a username, it is the default user's."""
 
-    kind: ClassVar = SystemKind.REDIS
+    kind: ClassVar = "Redis"
     host: Secretish
     port: int = 6379
     database: int = 0

@@ -8,7 +8,7 @@ import pytest
 from caraway.connectors import DataConnector
 from caraway.graph.connectors import CONNECTORS
 from caraway.graph.specs import Graph
-from caraway.graph.systems import SystemKind, TableSystem
+from caraway.graph.systems import SYSTEMS, WEBHOOK, TableSystem
 from caraway.graph.validation.graphs import validate
 from tests.markdown import DOCS, blocks, run_page
 
@@ -24,7 +24,7 @@ def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     connectors = [value for value in vars(module).values() if isinstance(value, DataConnector)]
     assert all(connector.spec() for connector in connectors)
     code = "\n".join(block.code for block in blocks(PAGE))
-    assert [kind for kind in SystemKind if f"{kind}(" not in code] == []
+    assert [kind for kind in (*SYSTEMS, WEBHOOK) if f"{kind}(" not in code] == []
 
 
 def written() -> set[str]:
@@ -55,7 +55,7 @@ def test_all_pages_name_the_same_sinks_as_the_code() -> None:
     # A sink of S3 writes Delta's tables, whose name stands there.
     assert named(written() - {"S3"}, writes) == written() - {"S3"}
     assert "Delta" in writes
-    kinds = {str(kind) for kind in SystemKind}
+    kinds = {*SYSTEMS, WEBHOOK}
     assert named(kinds, writes) <= written()
     readers = {system.__name__.removesuffix("System") for system in table_systems() if system.reader}
     assert named(readers, reads) == readers

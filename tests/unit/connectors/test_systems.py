@@ -278,7 +278,7 @@ METHODS: list[tuple[Any, str, tuple[str, ...]]] = [
 def test_get_refers_to_what_is_registered(kind: Any, method: str, given: tuple[str, ...]) -> None:
     made: DataConnector = getattr(kind.get("x"), method)(*given)
     spec: Any = made.spec()
-    assert spec.system == systems.RegisteredSystem(kind=systems.SystemKind(kind.__name__), name="x")
+    assert spec.system == systems.RegisteredSystem(kind=kind.__name__, name="x")
     assert made.identifier().startswith(f"[{kind.__name__}: x](")
 
 

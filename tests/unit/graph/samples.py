@@ -21,7 +21,7 @@ from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
 from caraway.graph.sources import Cdc, Computed, Constant, SourceSpec
 from caraway.graph.sources import Ref as PayloadRef
 from caraway.graph.specs import Extractor, FeaturesetSpec, FeatureSpec, Graph, Metadata
-from caraway.graph.systems import SYSTEMS, CSVFormat, RegisteredSystem, System, TableSystem
+from caraway.graph.systems import SYSTEMS, AzureSystem, CSVFormat, RegisteredSystem, System, TableSystem
 from caraway.graph.wire import differences
 
 SCALARS: dict[Any, object] = {
@@ -77,7 +77,8 @@ def _value(hint: Any, name: str) -> Any:
         return sample(first)
     if issubclass(first, Enum):
         return list(first)[-1]
-    return name if first is str else SCALARS[first]
+    # A text is the name of its field, but for the kind of a system.
+    return {"kind": AzureSystem.kind}.get(name, name) if first is str else SCALARS[first]
 
 
 def variants(cls: Any) -> Iterator[tuple[str, Any]]:

@@ -50,7 +50,6 @@ from caraway.graph.systems import (
     RegistryFormat,
     S3System,
     SchemaRegistry,
-    SystemKind,
 )
 from tests.unit.graph import building
 
@@ -239,7 +238,7 @@ def test_sinks_that_are_refused(connector: Connector, fact: str) -> None:
 def test_sinks_that_are_fine() -> None:
     check_sink(WEIGHING, SinkSpec(connector=replace(S3_TABLE, system=S3System(name="s")), how="incremental"))
     check_sink(WEIGHING, SinkSpec(connector=replace(TABLE, cursor=None), how="incremental"))
-    registered = RegisteredSystem(kind=SystemKind.S3, name="s")
+    registered = RegisteredSystem(kind=S3System.kind, name="s")
     check_sink(WEIGHING, SinkSpec(connector=replace(S3_TABLE, system=registered), how="incremental"))
 
 
@@ -288,7 +287,7 @@ def test_one_name_is_one_system() -> None:
     )
     web = replace(first, name="Web", sources=(SOURCE, of(replace(WEB, endpoint="other"))))
     longer = replace(first, name="Longer", sources=(of(replace(WEB, retention_us=1)),))
-    reference = of(KafkaConnector(system=RegisteredSystem(kind=SystemKind.KAFKA, name="k"), topic="t"))
+    reference = of(KafkaConnector(system=RegisteredSystem(kind=KafkaSystem.kind, name="k"), topic="t"))
     known = replace(first, name="Known", sources=(reference,))
     messages = list(conflicting_systems(Graph(datasets=(first, also, web, longer, known))))
     assert [message.split(":")[0] for message in messages] == ["dataset Also", "dataset Longer"]

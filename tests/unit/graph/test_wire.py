@@ -99,7 +99,7 @@ IN_SESSIONS: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int
         (_pipeline(INPUT, {"join": {"how": "outer"}}), "'outer' is not a valid JoinKind"),
         (_source(cdc="later"), "'later' is not a valid Cdc"),
         (_source(connector={}), "a connector of a kind that this version"),
-        (_source(connector={"kafka": {"plain": "json"}}), "'' is not a valid SystemKind"),
+        (_source(connector={"kafka": {"plain": "json"}}), "'' is no kind of system; there are Azure, BigQuery, "),
         (_source(connector={"system": KAFKA, "kafka": {"topic": "t"}}), "a format of a kind that this version"),
         (_source(preproc=[{"field": "f"}]), "of a kind that this version"),
         (_source(where={}), "a computation of a kind that this version"),
@@ -122,7 +122,7 @@ IN_SESSIONS: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int
         # These systems have a setting that their class lacks, lack some that it needs, or have no number for a number.
         (_table({"kind": "Mongo", "settings": {"port": {"plain": "1"}}}), "settings of another version"),
         (_table({"kind": "Mongo"}), "settings of another version"),
-        (_table({"kind": "Webhook"}), "settings of another version"),
+        (_table({"kind": "Webhook"}), "'Webhook' is no kind of system"),
         (_table({"kind": "MySQL", "settings": {"port": {"plain": "x"}}}), "invalid literal"),
         (_table({"kind": "MySQL", "settings": {"port": {"secret": {}}}}), "settings of another version"),
         (_table({"kind": "MySQL", "settings": {"port": {}}}), "a setting of a kind that this version"),

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
 from caraway.errors import InvalidInputError
-from caraway.graph.systems import SYSTEMS, CSVFormat, RegisteredSystem, Secretish, System, SystemKind
+from caraway.graph.systems import SYSTEMS, WEBHOOK, CSVFormat, RegisteredSystem, Secretish, System
 from caraway.graph.wire.codec import Argument, Choice, Codec, Content, Nodes, Value
 from caraway.graph.wire.constants import decode_constant, encode_constant
 
@@ -90,7 +90,7 @@ def external_system(hint: object, message: Message, codec_of: CodecOf) -> Codec:
     A setting is a text or a secret; numbers are sent as text. A webhook has no settings: its spec is a name.
     """
     if hint is str:
-        return Codec(lambda name, _: {"kind": SystemKind.WEBHOOK, "name": name}, lambda found, _: found.name)
+        return Codec(lambda name, _: {"kind": WEBHOOK, "name": name}, lambda found, _: found.name)
     secretish = codec_of(
         Secretish, message.fields_by_name["settings"].message_type.fields_by_name["value"].message_type
     )
@@ -106,9 +106,11 @@ def external_system(hint: object, message: Message, codec_of: CodecOf) -> Codec:
         return {"kind": system.kind, "name": system.name, "settings": settings}
 
     def decode(found: Content, _: object) -> System | RegisteredSystem:
-        kind = SystemKind(found.kind)
+        kind = found.kind
         if found.registered:
             return RegisteredSystem(kind=kind, name=found.name)
+        if kind not in SYSTEMS:
+            raise InvalidInputError(f"{kind!r} is no kind of system; there are {', '.join(sorted(SYSTEMS))}")
         settings = {name: secretish.decode(value, None) for name, value in found.settings.items()}
         try:
             system = SYSTEMS[kind]

@@ -22,7 +22,6 @@ from caraway.graph.systems import (
     RegistryFormat,
     S3System,
     SchemaRegistry,
-    SystemKind,
 )
 from caraway.state.blueprints import content_of
 from tests.unit.graph.building import dataset
@@ -92,7 +91,7 @@ REFUSED = [
         ["Kafka", "debezium", "append, upsert"],
     ),
     (
-        replace(SOURCE, connector=KafkaConnector(system=RegisteredSystem(kind=SystemKind.KAFKA, name="x"), topic="t")),
+        replace(SOURCE, connector=KafkaConnector(system=RegisteredSystem(kind=KafkaSystem.kind, name="x"), topic="t")),
         ["[Kafka: x]", "registered"],
     ),
     (replace(SOURCE, connector=PUBSUB, cdc=Cdc.DEBEZIUM), ["PubSub", "debezium", "append, upsert"]),

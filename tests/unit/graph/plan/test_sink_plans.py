@@ -13,7 +13,7 @@ from caraway.graph.plan.model import GraphPlan, on_branch
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec, PipelineSpec
-from caraway.graph.systems import BigQuerySystem, HTTPSystem, KafkaSystem, RegisteredSystem, S3System, SystemKind
+from caraway.graph.systems import BigQuerySystem, HTTPSystem, KafkaSystem, RegisteredSystem, S3System
 from caraway.graph.windows import ContinuousWindow
 from caraway.state.blueprints import AssetKind, apply_generations, blueprints
 from tests.unit.graph.building import dataset
@@ -127,7 +127,7 @@ BIG = BigQuerySystem(name="b", project_id="p", dataset_id="d", service_account_k
     ("connector", "reason"),
     [
         (TableConnector(system=BIG, table="t", cursor=None), "doesn't write BigQuery yet"),
-        (replace(KAFKA, system=RegisteredSystem(kind=SystemKind.KAFKA, name="k")), "no Kafka is registered"),
+        (replace(KAFKA, system=RegisteredSystem(kind=KafkaSystem.kind, name="k")), "no Kafka is registered"),
     ],
 )
 def test_a_sink_that_cannot_be_written_is_refused(connector: KafkaConnector | TableConnector, reason: str) -> None:

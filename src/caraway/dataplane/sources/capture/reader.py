@@ -30,7 +30,7 @@ from caraway.dtypes.types import STRING, base_type, strip_optional
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Computed, Constant, Ref
-from caraway.graph.systems import PostgresSystem, SystemKind
+from caraway.graph.systems import MySQLSystem, PostgresSystem
 
 # A chunk has at most so many rows and bytes, so that it is one batch, and the log waits for it for less than a second.
 CHUNK_ROWS, CHUNK_BYTES = 8_000, 3 * 1024 * 1024
@@ -39,8 +39,8 @@ QUIET_S = 10.0
 _END = object()
 # The logs of systems, which are named and not imported, so that one doesn't need the library of another.
 _LOGS = {
-    SystemKind.MYSQL: "caraway.dataplane.sources.capture.mysql.log:MySQLLog",
-    SystemKind.POSTGRES: "caraway.dataplane.sources.capture.postgres.log:PostgresLog",
+    MySQLSystem.kind: "caraway.dataplane.sources.capture.mysql.log:MySQLLog",
+    PostgresSystem.kind: "caraway.dataplane.sources.capture.postgres.log:PostgresLog",
 }
 _FORGET_SLOT = "caraway.dataplane.sources.capture.postgres.log:forget"
 # The seconds between two tries to read a chunk, if transactions that were read can't be seen by others yet.
