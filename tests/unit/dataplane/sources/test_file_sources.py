@@ -374,6 +374,20 @@ def test_a_file_that_is_removed_or_replaced_while_it_is_read_is_left(tmp_path: P
     assert numbers(place.round(opened)) == list(range(7))
 
 
+def test_files_that_are_gone_are_forgotten_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "BATCH_GONE", 2)
+    place = Place(tmp_path, limits={"max_files": 5})
+    for name in "abcde":
+        place.write(name, json_lines([row(ord(name))]))
+    place.round()
+    for name in "abcde":
+        (tmp_path / name).unlink()
+    place.write("f", json_lines([row(1)]))
+    told = [len(batch.items) for batch in place.round()]
+    assert (sum(told), max(told)) == (6, 3)
+    assert len(place.items) == 1
+
+
 def test_files_that_are_gone_stay_known_until_there_are_too_many(tmp_path: Path) -> None:
     place = Place(tmp_path, limits={"max_files": 3})
     for name in ("a", "b", "c"):

@@ -31,6 +31,8 @@ from caraway.graph.sources import Ref
 MAX_FILES = 1_000_000
 # The most files whose rows go into one batch, so that many small ones aren't written each by itself.
 BATCH_FILES = 200
+# The most files that a batch tells to be gone, since the server takes no batch with very many.
+BATCH_GONE = 10_000
 # The most files among which a peek looks for the newest one, so that it takes no longer than some seconds.
 PEEK_FILES = 1_000
 DIGEST_BYTES = 16
@@ -226,11 +228,12 @@ class FilesReader(ReadInRounds):
                 parts.append(part)
                 left -= len(part.piece)
         if self._current is None and not self._pending and self._is_listed:
-            self._rounds.end()
-            for path in self._gone:
+            told, self._gone = self._gone[:BATCH_GONE], self._gone[BATCH_GONE:]
+            for path in told:
                 items[path] = None
                 self._known.pop(path, None)
-            self._gone = ()
+            if not self._gone:
+                self._rounds.end()
         return self._batch(parts, items, read)
 
     def _batch(self, parts: "Sequence[_Part]", items: Mapping[str, bytes | None], size: int) -> SourceBatch:
