@@ -122,5 +122,7 @@ def test_kills_of_system_and_server_lose_and_double_nothing(
             server = own_server()
     shop.order(server, 40)
     check(server, target, shop)
+    # All rows may be there before the sink knows that its last write has come through.
+    eventually(lambda: states(server)[target.kind]["state"] == "writing", server.said)
     found = states(server)[target.kind]
-    assert (found["target"], found["guarantee"], found["state"]) == (target.where, "exactly once", "writing")
+    assert (found["target"], found["guarantee"]) == (target.where, "exactly once")
