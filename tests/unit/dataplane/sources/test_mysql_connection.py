@@ -3,9 +3,12 @@
 import ssl
 from typing import Any, NoReturn
 
+import pymysql
 import pytest
+from pymysql.constants import ER
 
 from caraway.dataplane.addresses.names import jdbc_params
+from caraway.dataplane.sources.capture.mysql.connection import spelled
 from caraway.dataplane.sources.tables.mysql_connection import MYSQL_PARAMETERS, DatabaseConnection, connection_keywords
 
 
@@ -37,3 +40,11 @@ def test_certificates_are_checked_if_that_is_wanted(mode: str) -> None:
     assert made.ctx.verify_mode is ssl.CERT_REQUIRED
     assert made.ctx.check_hostname == (mode == "VERIFY_IDENTITY")
     assert made.ctx.get_ca_certs()
+
+
+def test_a_position_inside_an_event_of_another_log_is_told_with_the_remedy() -> None:
+    """By chance the bytes there look like an event that is too long, or like none."""
+    error = pymysql.OperationalError(
+        ER.MASTER_FATAL_ERROR_READING_BINLOG, "log event entry exceeded max_allowed_packet"
+    )
+    assert "RESET MASTER" in spelled(error)

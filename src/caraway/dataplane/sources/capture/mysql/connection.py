@@ -34,6 +34,9 @@ _REMEDIES = {
     ER.DBACCESS_DENIED_ERROR: "; grant SELECT on the database to this user",
     ER.TABLEACCESS_DENIED_ERROR: "; grant SELECT on the table to this user",
     ER.SPECIFIC_ACCESS_DENIED_ERROR: _RIGHTS,
+    # No event begins at the position that was asked for, whatever the server makes of the bytes there.
+    ER.MASTER_FATAL_ERROR_READING_BINLOG: "; if this is another server, or somebody ran RESET MASTER, give the address "
+    "of the server that was read, or raise the version of the dataset, which loads the table anew",
     # The error for a user who may not list prepared transactions.
     ER.XAER_RMERR: "; run `GRANT XA_RECOVER_ADMIN ON *.* TO` this user",
     ER.LOCK_WAIT_TIMEOUT: f"; the table was locked for more than {LOCK_S} s",
