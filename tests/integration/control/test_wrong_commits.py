@@ -21,6 +21,7 @@ from caraway.state.writer import StateWriter
 from tests.integration.control.steps import Clock, Plant, Steps, content
 from tests.unit.graph import test_commit_mistakes as mistakes
 from tests.unit.graph import test_source_checks as sources
+from tests.unit.graph.building import facts_of
 
 BRANCH = mistakes.BRANCH
 
@@ -45,11 +46,10 @@ def wrong_graphs() -> list[Wrong]:
         *mistakes.EXPECTATIONS,
         *mistakes.FEATURESETS,
     ):
-        graph, _, facts = getattr(case, "values", case)
-        found.append(Wrong(graph, facts))
+        graph, _, said = case.values
+        found.append(Wrong(graph, facts_of(said)))
     for refused in sources.REFUSED:
-        values: Any = getattr(refused, "values", refused)
-        dataset, source, *_ = values
+        dataset, source, *_ = refused.values
         fed = replace(dataset, sources=(source,), metadata=Metadata(owner="bees@example.com"))
         # The message may name another mistake of the dataset, such as its keys without upsert.
         found.append(Wrong(Graph(datasets=(fed,), featuresets=()), [], names=(dataset.name,)))
@@ -59,9 +59,9 @@ def wrong_graphs() -> list[Wrong]:
 def wrong_changes() -> list[Wrong]:
     """Return changes that the existing definitions of the branch don't allow."""
     marks: list[Any] = mistakes.test_a_changed_definition_needs_a_greater_version.pytestmark  # type: ignore[attr-defined]
-    (test,) = [mark for mark in marks if mark.name == "parametrize" and "facts" in mark.args[0]]
-    cases = [getattr(case, "values", case) for case in test.args[1]]
-    changed = [Wrong(graph, facts, incremental) for graph, facts in cases for incremental in (True, False)]
+    (test,) = [mark for mark in marks if mark.name == "parametrize" and "said" in mark.args[0]]
+    cases = [case.values for case in test.args[1]]
+    changed = [Wrong(graph, facts_of(said), incremental) for graph, _, said in cases for incremental in (True, False)]
     names = [spec.name for spec in BRANCH.datasets]
     forgotten = [
         Wrong(replace(BRANCH, datasets=tuple(d for d in BRANCH.datasets if d.name != name)), [name]) for name in names

@@ -32,7 +32,12 @@ def join(left: Operator, right: str, on: str, *fields: str, right_on: str | None
     return Join(left=left, right=right, how=JoinKind.INNER, left_on=(on,), right_on=(right_on or on,), **bounds)
 
 
+def facts_of(said: str) -> list[str]:
+    """Return the facts that a message has, given them with dots between."""
+    return said.split(" ... ")
+
+
 def check_told(error: BaseException, said: str) -> None:
     """Check that an error tells all facts of `said`, which has dots between them."""
-    missing = [fact for fact in said.split(" ... ") if fact not in str(error)]
+    missing = [fact for fact in facts_of(said) if fact not in str(error)]
     assert not missing, str(error)

@@ -193,7 +193,8 @@ def test_a_large_answer_is_parsed_beside_the_event_loop(
     batch = Batch({"A.x": [2**40] * rows}, rows, 0, past=False)
     asyncio.run(pool.compiler(COMMIT)(step(same), no_lookups).later(batch))
     assert batch.columns["A.y"] == [2**40] * rows
-    assert (threads[0] is threading.main_thread()) is by_the_loop
+    # An earlier answer may be that of a process that was asked for the function's expressions, in a thread.
+    assert (threads[-1] is threading.main_thread()) is by_the_loop
 
 
 def test_who_gives_up_costs_a_process_and_nobody_an_answer(pool: FunctionPool) -> None:
