@@ -78,7 +78,7 @@ def test_values_of_texts_that_are_found_together_are_those_of_the_loader(case: t
     load = _LOADERS.get(oid)
     encoded = [None if text is None else text.encode() for text in texts]
     expected = [None if text is None else text.decode() if load is None else load(text) for text in encoded]
-    # They come as a column of a log, or as the fields of a chunk.
+    # A log gives the texts as a column, and a chunk as fields.
     for found in (values_of(pa.array(encoded, pa.large_binary()), load), loaded(encoded, load)):
         assert list(map(repr, found)) == list(map(repr, expected))
 

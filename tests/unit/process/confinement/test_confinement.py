@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 
 from caraway.errors import InvalidInputError
-from caraway.process.confinement import landlock, places, system
+from caraway.process.confinement import connections, landlock, places, system
 from caraway.process.confinement.policy import Confinement, deployment_user
 from caraway.process.confinement.process import ConfinedProcess
 from caraway.process.confinement.values import packed, unpacked
@@ -47,8 +47,10 @@ Try = Callable[..., str]
 
 
 @contextmanager
-def trying(policy: Confinement, memory_mb: int | None = 256) -> Iterator[Try]:
-    process = ConfinedProcess(TARGET, policy, memory_mb)
+def trying(
+    policy: Confinement, memory_mb: int | None = 256, refusal: connections.Refusal | None = None
+) -> Iterator[Try]:
+    process = ConfinedProcess(TARGET, policy, memory_mb, refusal)
 
     def attempt(name: str, argument: object = "") -> str:
         deadline = deadline_in(60)

@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,9 @@ import pytest
 from caraway.process.confinement import connections
 from caraway.process.confinement.policy import Confinement
 from caraway.process.confinement.process import ConfinedProcess
-from caraway.process.confinement.values import packed, unpacked
-from tests.timeouts import deadline_in
 from tests.unit.process.children.waiting import eventually
 from tests.unit.process.confinement.attempts import connected
-from tests.unit.process.confinement.test_confinement import TARGET, Try
+from tests.unit.process.confinement.test_confinement import TARGET, Try, trying
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,20 +29,9 @@ pytestmark = [
 MANY = 20
 
 
-@contextmanager
-def asking() -> Iterator[Try]:
-    """Yield how to attempt something in a process whose connections the platform opens."""
-    process = ConfinedProcess(TARGET, Confinement(network=True), None, lambda _host, _port: "")
-
-    def attempt(name: str, argument: object = "") -> str:
-        deadline = deadline_in(60)
-        process.channel.send(packed([name, str(argument)]), deadline)
-        return str(unpacked(process.channel.receive(deadline)))
-
-    try:
-        yield attempt
-    finally:
-        process.end()
+def asking() -> AbstractContextManager[Try]:
+    """Return how to attempt something in a process whose connections the platform opens."""
+    return trying(Confinement(network=True), None, lambda _host, _port: "")
 
 
 @pytest.fixture
