@@ -2,8 +2,8 @@
 
 import ctypes
 
-# The number of the option, from malloc.h of glibc.
-_M_MMAP_THRESHOLD = -3
+# The numbers of the options, from malloc.h of glibc.
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 # The least size of a buffer that is a mapping of its own.
 LARGE_BYTES = 256 * 1024
 
@@ -16,6 +16,18 @@ def return_large_buffers() -> None:
     10,000 malformed requests, some of them with bodies of 40 MB, the server kept 100 MB more. Other C libraries have no
     such setting, and nothing changes there.
     """
+    _set(_M_MMAP_THRESHOLD, LARGE_BYTES)
+
+
+def share_arenas(arenas: int = 2) -> None:
+    """Have all threads that start later take their memory from so many arenas, where glibc has up to eight a processor.
+
+    Other C libraries have no such setting, and nothing changes there.
+    """
+    _set(_M_ARENA_MAX, arenas)
+
+
+def _set(option: int, value: int) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(option, value)

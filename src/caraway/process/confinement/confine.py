@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from caraway.process.allocator import share_arenas
 from caraway.process.confinement import landlock, places, seccomp, system
 from caraway.process.confinement.policy import Confinement, Report
 
@@ -24,6 +25,8 @@ OPEN_FILES = 1024
 THREADS = 512
 # The score that makes the kernel choose a process first.
 OOM_FIRST = "1000"
+# The addresses that a process may have beyond its memory, for libraries and files that it maps, in bytes.
+MAPPED_BYTES = 1 << 30
 
 
 def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: int) -> Report:
@@ -185,8 +188,10 @@ def _end_with(parent: int) -> None:
 def _limit_memory(memory_mb: int) -> None:
     """Limit the data memory of this process to what it holds now, and `memory_mb` MiB more.
 
-    Reserved addresses don't count, nor does shared memory, which the filter of calls refuses. Only Linux has such a
-    limit; elsewhere nothing is limited.
+    Linux doesn't count as data memory what a process may not write to, nor stacks. So a hostile function could fill
+    memory, take the right to write from itself, and go on with other memory. The limit of all addresses, which is
+    `MAPPED_BYTES` above the other one, ends that. The filter of calls refuses shared memory. Only Linux has these
+    limits; elsewhere nothing is limited.
     """
     status = Path("/proc/self/status")
     if not status.exists():
@@ -194,7 +199,10 @@ def _limit_memory(memory_mb: int) -> None:
     # Arrow's own allocator maps 1 GiB at its first use. Linux counts that as data memory of the process, so the
     # function would have less. With the system's allocator only the memory that is used counts.
     pa.set_memory_pool(pa.system_memory_pool())
-    lines = status.read_text(encoding="ascii").splitlines()
-    held_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
-    limit = held_kb * 1024 + (memory_mb << 20)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    # Each thread could have an arena of its own, which takes 64 MiB of addresses.
+    share_arenas()
+    lines = (line.split() for line in status.read_text(encoding="ascii").splitlines())
+    held_kb = {words[0]: int(words[1]) for words in lines if words[0] in {"VmData:", "VmSize:"}}
+    for kind, name, more in ((resource.RLIMIT_DATA, "VmData:", 0), (resource.RLIMIT_AS, "VmSize:", MAPPED_BYTES)):
+        limit = held_kb[name] * 1024 + (memory_mb << 20) + more
+        resource.setrlimit(kind, (limit, limit))

@@ -26,6 +26,8 @@ PTRACE_ATTACH = 16
 IPPROTO_MPTCP, NETLINK_SOCK_DIAG = 262, 4
 PR_SET_PDEATHSIG, PR_CAPBSET_READ = 1, 23
 CAPABILITY_VERSION = 0x20080522
+# From linux/mman.h.
+MAP_GROWSDOWN, MREMAP_MAYMOVE = 0x100, 1
 # fcntl's operation and ioctl's that name the process which gets signals of a descriptor.
 F_SETSIG, FIOSETOWN = 10, 0x8901
 
@@ -221,6 +223,31 @@ def _capabilities(_: str) -> list[list[int]]:
     return [*([number for number in range(64) if one >> number & 1] for one in held), bounding]
 
 
+def _hoard(way: str) -> int:
+    """Take memory that isn't data for Linux, until it is refused or there are 8 GiB; return the MiB taken."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
+    step, failed = 64 << 20, ctypes.c_void_p(-1).value
+    stack = (ctypes.c_void_p.in_dll(libc, "__libc_stack_end").value or 0) & -4096
+    while libc.mincore(ctypes.c_void_p(stack - 4096), ctypes.c_size_t(4096), ctypes.create_string_buffer(1)) == 0:
+        stack -= 4096
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (MAP_GROWSDOWN if way == "like a stack" else 0)
+    for taken in range(0, 8 << 30, step):
+        if way == "a page of the stack":
+            stack = libc.mremap(
+                ctypes.c_void_p(stack), ctypes.c_size_t(taken or 4096), ctypes.c_size_t(taken + step), MREMAP_MAYMOVE
+            )
+            refused = stack == failed
+        else:
+            block = libc.mmap(None, ctypes.c_size_t(step), mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+            refused = block == failed
+        if way == "written, then only read" and not refused:
+            libc.mprotect(ctypes.c_void_p(block), ctypes.c_size_t(step), mmap.PROT_READ)
+        if refused:
+            return taken >> 20
+    return 8 << 10
+
+
 def _output(_: str) -> list[bool]:
     """Print, and return whether each of the two outputs is a pipe, of which nothing can be overwritten."""
     sys.stdout.write("to be kept\n")
@@ -247,6 +274,7 @@ ATTEMPTS: dict[str, Callable[[str], object]] = {
     "descriptors": lambda _: sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()),
     "file": _file_of_its_own,
     "environment": lambda _: sorted(f"{name}={value}" for name, value in os.environ.items()),
+    "hoard": _hoard,
     "import": lambda name: type(__import__(name)).__name__,
     "kill": _kill,
     "limit files": _limit_files,

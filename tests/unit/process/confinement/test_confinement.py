@@ -24,6 +24,7 @@ import pytest
 
 from caraway.errors import InvalidInputError
 from caraway.process.confinement import connections, landlock, places, system
+from caraway.process.confinement.confine import MAPPED_BYTES
 from caraway.process.confinement.policy import Confinement, deployment_user
 from caraway.process.confinement.process import ConfinedProcess
 from caraway.process.confinement.values import packed, unpacked
@@ -207,6 +208,14 @@ def test_a_function_changes_nothing_about_files_but_their_content() -> None:
             "shared memory of a device": "EACCES",
             "socket to any": "EACCES",
         }
+
+
+@pytest.mark.parametrize("way", ["data", "written, then only read", "like a stack", "a page of the stack"])
+def test_memory_that_doesn_t_count_as_data_is_bounded(way: str) -> None:
+    with trying(Confinement(), 128) as attempt:
+        taken = int(attempt("hoard", way))
+    # Some of what the process had mapped may have been free.
+    assert taken <= 128 + (0 if way == "data" else MAPPED_BYTES >> 20) + 64
 
 
 def test_functions_die_first_when_the_memory_of_the_machine_runs_out() -> None:
