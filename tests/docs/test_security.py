@@ -120,7 +120,9 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "L12 passwords in definitions": (
         "tests/unit/graph/secrets/test_references.py::test_a_password_in_clear_is_warned_of_and_never_shown",
     ),
-    "L13 clones by tags of another commit": ("A clone of a branch is checked by the tags",),
+    "L13 clones by tags of another commit": (
+        "tests/integration/state/test_state.py::test_a_clone_shares_all_and_goes_its_own_way",
+    ),
     "L14 root in the containers": (
         "tests/unit/deploy/test_board.py::test_no_container_runs_as_root_or_with_a_password_that_everybody_knows",
     ),

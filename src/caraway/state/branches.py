@@ -1,5 +1,7 @@
 """Creation, cloning and deletion of branches. A clone copies the references of its source: some rows, no data."""
 
+from collections.abc import Collection
+
 import sqlalchemy as sa
 
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
@@ -23,11 +25,16 @@ class Branches(AssetWriter):
 
         self._in_transaction(write, f"make branch {name}")
 
-    def clone(self, name: str, source: str) -> None:
+    def clone(self, name: str, source: str, checked: Collection[str] | None = None) -> None:
         """Create a branch with the head and the served commit of another branch, and with all of its data.
 
+        Args:
+            name: The new branch.
+            source: The other branch.
+            checked: The ids of the commits that the caller may copy; None allows all.
+
         Raises:
-            ConflictError: There is one of this name.
+            ConflictError: There is one of this name, or the other branch has got a commit that isn't in `checked`.
             UnknownEntityError: There is no branch `source`.
         """
         commits = sa.select(branches.c.head, branches.c.serving).where(branches.c.name == source)
@@ -37,6 +44,8 @@ class Branches(AssetWriter):
             row = connection.execute(commits).first()
             if row is None:
                 raise UnknownEntityError(f"there is no branch {source!r} to clone")
+            if checked is not None and not {row.head, row.serving} <= {None, *checked}:
+                raise ConflictError(f"branch {source!r} has just got a new commit; clone it again")
             connection.execute(
                 sa.insert(branches).values(name=name, head=row.head, serving=row.serving, created_at=self._clock())
             )

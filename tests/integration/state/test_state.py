@@ -178,7 +178,11 @@ def test_a_clone_shares_all_and_goes_its_own_way(engine: sa.Engine, reader: Stat
     branches = Branches(engine)
     writer.publish(new_commit("a", None, FIRST))
     before = reader.assets()
-    branches.clone("dev/me", "main")
+    # Somebody has checked an empty branch, or another commit of it, and this one has come meanwhile.
+    for checked in ((), ("b",)):
+        with pytest.raises(ConflictError, match="clone it again"):
+            branches.clone("dev/me", "main", checked)
+    branches.clone("dev/me", "main", ("a",))
     assert reader.assets() == before
     assert set(reader.references().values()) == {frozenset({"main", "dev/me"})}
     writer.publish(new_commit("b", "a", SECOND, branch="dev/me"))

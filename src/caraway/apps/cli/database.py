@@ -25,7 +25,8 @@ DatabaseOption = Annotated[
     typer.Option(
         "--database",
         metavar="URL",
-        help="Postgres; without it that of the settings (CARAWAY_POSTGRES__URL), or of the stack in the data folder.",
+        help="Postgres; without it that of the settings (CARAWAY_POSTGRES__URL, where other users of this machine "
+        "don't see its password), or of the stack in the data folder.",
     ),
 ]
 

@@ -16,5 +16,9 @@ UrlOption = Annotated[
 ]
 TokenOption = Annotated[
     str | None,
-    typer.Option("--token", help="The token to show to the server; without it that of CARAWAY_TOKEN, or of the stack."),
+    typer.Option(
+        "--token",
+        help="The token to show to the server; without it that of CARAWAY_TOKEN, which other users of this machine "
+        "don't see, or of the stack.",
+    ),
 ]

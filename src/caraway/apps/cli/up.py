@@ -60,7 +60,7 @@ def _run(settings: Settings, began: float) -> None:
                 stack.start(progress)
             out.print(f"Caraway is ready at [bold]{stack.url}[/] after {time.monotonic() - began:.1f} s.")
             _show_console(str(stack.url), settings)
-            out.print(f"Data and logs: {settings.data_dir}. Ctrl-C ends it.", soft_wrap=True)
+            _show_folder(settings, "Ctrl-C")
             stack.report_to(_report)
             end.asked.wait()
         except KeyboardInterrupt:
@@ -140,7 +140,7 @@ def _start_detached(settings: Settings) -> None:
         record = _wait_until_ready(child, folder, progress)
     out.print(f"Caraway is ready at [bold]{record.urls['server']}[/] after {time.monotonic() - began:.1f} s.")
     _show_console(str(record.urls["server"]), settings)
-    out.print(f"Data and logs: {settings.data_dir}. `caraway down` ends it.", soft_wrap=True)
+    _show_folder(settings, "`caraway down`")
 
 
 def _show_console(url: str, settings: Settings) -> None:
@@ -162,3 +162,10 @@ def _wait_until_ready(child: subprocess.Popen[bytes], folder: DataFolder, progre
                 return record
         time.sleep(POLL_SECONDS)
     raise PartFailedError(f"The stack ended while it started:\n{quote(folder.log('supervisor'), 30)}")
+
+
+def _show_folder(settings: Settings, end: str) -> None:
+    """Print where the data is, what ends the stack, and what it can't promise."""
+    out.print(f"Data and logs: {settings.data_dir}. {end} ends it.", soft_wrap=True)
+    if settings.kafka.bootstrap_servers is None:
+        out.print("Accepted events are on this disk alone, because this Kafka has one broker.", soft_wrap=True)

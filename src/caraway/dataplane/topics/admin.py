@@ -86,16 +86,19 @@ class BrokerAdmin:
         return found
 
     def _acknowledging(self) -> int:
-        """Return how many brokers must have an event before it is acknowledged; 0 if they don't tell. Asks once."""
+        """Return how many brokers must have an event before it is acknowledged; 0 if they don't tell.
+
+        Asks until there is an answer, which may be that this account isn't told.
+        """
         if self._least is None:
             resource = ConfigResource(ConfigResource.Type.TOPIC, DEAD_LETTERS)
             (answer,) = self.client.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S).values()
             try:
                 self._least = int(answer.result()[_LEAST].value)
-            except KafkaException:
-                # The account may lack the right to describe topics.
-                self._least = 0
-        return self._least
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    self._least = 0
+        return self._least or 0
 
     def refusal(self) -> str | None:
         """Return why the brokers refuse the settings, as far as the last calls have shown."""

@@ -110,10 +110,12 @@ async def init_branch(context: ServerContext, request: Request[InitBody]) -> Htt
     else:
         # The new branch will hold what its source holds. So the caller must be allowed to read all of that on the
         # source, and to write entities with the same tags on the new branch, which has no graph to check yet.
-        caller = request.caller
-        context.limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), check_branch_name(source), source)
+        caller, graphs = request.caller, context.deployment.graphs
+        await asyncio.to_thread(graphs.reload)
+        checked = graphs.require_needed().of(check_branch_name(source))
+        context.limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), source, source)
         context.limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)
-        await asyncio.to_thread(context.deployment.control.branches.clone, name, source)
+        await asyncio.to_thread(context.deployment.control.branches.clone, name, source, checked)
     await asyncio.to_thread(context.deployment.graphs.reload)
     return json_response({"branch": name, "clone_from": source})
 
