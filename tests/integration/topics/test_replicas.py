@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from caraway.apps.stack.jars import ensure_jars
-from caraway.dataplane.topics.admin import ONE_SUFFICES, BrokerAdmin, ensure_topics
+from caraway.dataplane.topics.admin import ONE_SUFFICES, BrokerAdmin, drop_topics, ensure_topics
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.process.settings.settings import load_settings
+from tests.integration.server.server_process import eventually
 from tests.services.three_brokers import UNDER_WAY, read_numbers, three_brokers, write_numbers
 
 TOPIC = "orders"
@@ -25,6 +26,17 @@ def test_no_acknowledged_event_is_lost_with_the_disk_of_a_leader(tmp_path: Path)
         admin = BrokerAdmin(servers)
         partitions = admin.cluster(30).topics[TOPIC].partitions
         assert [len(partition.replicas) for partition in partitions.values()] == [3, 3, 3]
+        assert admin.warning == ""
+        assert len(admin.brokers) == 3
+        # A topic of a time when somebody wanted one replica is told, too; those of others aren't the platform's.
+        older, others = "older.0123456789ab", "others"
+        for future in admin.client.create_topics([NewTopic(name, 1, 1) for name in (older, others)]).values():
+            future.result(30)
+        eventually(lambda: older in admin.cluster(30).topics)
+        assert older in admin.warning
+        assert others not in admin.warning
+        drop_topics(servers, [older])
+        eventually(lambda: older not in admin.cluster(30).topics)
         assert admin.warning == ""
         (config,) = admin.client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, TOPIC)]).values()
         assert config.result(30)["min.insync.replicas"].value == "2"

@@ -130,6 +130,8 @@ def test_brokers_decide_how_many_replicas_there_are(secured: SecuredKafka) -> No
     admin = BrokerAdmin(servers)
     assert admin.problem() is None
     assert admin.warning == ALONE
+    # The address that the settings name is one of those that the broker has told.
+    assert {f"{host}:{port}" for host, port in admin.brokers} >= {servers.partition("@")[2] or servers}
     sign_in(settings(secured, "PLAINTEXT", replication_factor=1, min_insync_replicas=1))
     assert admin.problem() is None
     assert admin.warning == ""

@@ -97,6 +97,10 @@ class KafkaCheck:
         """Return that topics are on one broker each, though nobody chose that; "" if that isn't known."""
         return self._admin.warning
 
+    def brokers(self) -> frozenset[tuple[str, int]]:
+        """Return the hosts and ports of all brokers that have been seen."""
+        return self._admin.brokers
+
     def __call__(self) -> None:
         """Check once. Raises `UnavailableError` if no broker answers."""
         servers = self._bootstrap_servers

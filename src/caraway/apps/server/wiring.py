@@ -139,7 +139,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     index = _index(base, arrivals, is_shared=shared is not None)
     functions = function_pool(settings, base.secrets, settings.server.extractor_processes)
     topics, accounts, monitoring = _topics(base), _accounts(base), _monitoring(base)
-    erasure, offline, connectors = _erasure(base, index, topics), _offline(base, forks), _connectors(base, topics)
+    kafka_check = KafkaCheck(base.servers)
+    erasure, offline = _erasure(base, index, topics), _offline(base, forks)
+    connectors = _connectors(base, topics, kafka_check)
     lags = _lags(base, index, topics, shared)
 
     definitions = Definitions(base.url, base.plans, base.secrets, erasure.eraser)
@@ -153,7 +155,6 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     )
     control = _control(base, index, connectors, functions)
     reconciling = _reconciling(base, control, index, connectors, definitions)
-    kafka_check = KafkaCheck(base.servers)
     watches = {
         "postgres": graphs.watch,
         "kafka": Watch("kafka", kafka_check, KAFKA_INTERVAL_S),
@@ -416,8 +417,8 @@ def _offline(base: Foundation, forks: ForkServer) -> Offline:
     )
 
 
-def _connectors(base: Foundation, topics: Topics) -> Connectors:
-    settings, limits, resolve = base.settings, limits_of(base.settings), base.resolve()
+def _connectors(base: Foundation, topics: Topics, kafka_check: KafkaCheck) -> Connectors:
+    settings, limits, resolve = base.settings, limits_of(base.settings, kafka_check.brokers), base.resolve()
     sources = Sources(
         base.servers,
         base.engine,

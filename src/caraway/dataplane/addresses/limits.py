@@ -8,7 +8,7 @@ itself keeps.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -28,13 +28,13 @@ from caraway.graph.connectors import (
     S3Connector,
     TableConnector,
 )
+from caraway.graph.plan.model import is_own_topic
 from caraway.graph.systems import AzureSystem, GCSSystem, RedshiftSystem, S3System
 from caraway.process.confinement.configured import confinement_of_connectors
 from caraway.process.confinement.policy import Confinement
 from caraway.process.settings.settings import Settings
 
-# The topics of the platform and of Kafka itself: those of datasets end in twelve digits of a hash, and maybe a number.
-_TOPICS = re.compile(r"caraway\..*|.*\.[0-9a-f]{12}(\.[0-9]{1,11})?|__(consumer_offsets|transaction_state|cluster_.*)")
+_KAFKAS_TOPICS = re.compile(r"__(consumer_offsets|transaction_state|cluster_.*)")
 # The names of buckets and containers, and of Azure's accounts. They are parts of an address, so another text could make
 # another host of it.
 _CONTAINER, _ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{1,221}"), re.compile(r"[a-z0-9]{3,24}")
@@ -98,7 +98,7 @@ class ConnectorLimits:
             return
         where = connector.identifier
         match connector:
-            case KafkaConnector(topic=topic) if _TOPICS.fullmatch(topic):
+            case KafkaConnector(topic=topic) if is_own_topic(topic) or _KAFKAS_TOPICS.fullmatch(topic):
                 raise UnavailableError(f"{where}: the topic {topic} is one of the platform's own or of Kafka itself")
             case S3Connector() | FilesConnector():
                 self._check_files(connector, where)
@@ -226,15 +226,18 @@ def _plain_objects(url: str) -> str:
     return ""
 
 
-def limits_of(settings: Settings) -> ConnectorLimits:
-    """Return the limits that the settings of a server have."""
+def limits_of(settings: Settings, brokers: Callable[[], Iterable[tuple[str, int]]]) -> ConnectorLimits:
+    """Return the limits that the settings of a server have.
+
+    `brokers` returns the hosts and ports of all brokers that are known, of which the settings may name only some.
+    """
     given = settings.connectors
     # The operator names the address of a system by a setting, or by a variable of its library.
     named = [*settings.sources.endpoints.values(), *(os.environ[name] for name in ENDPOINTS if name in os.environ)]
     networks = Networks(
         [ip_network(text) for text in given.networks],
         given.loopback,
-        lambda: services_of(settings),
+        lambda: services_of(settings, brokers()),
         [place for address in named if (place := _place(address)) is not None],
     )
     return ConnectorLimits(
@@ -249,7 +252,7 @@ def limits_of(settings: Settings) -> ConnectorLimits:
     )
 
 
-def services_of(settings: Settings) -> Iterator[Service]:
+def services_of(settings: Settings, brokers: Iterable[tuple[str, int]]) -> Iterator[Service]:
     """Yield the platform's own services, as far as this server knows where they are."""
     server, index, shared = settings.server, settings.index, settings.connectors.own_services
     record = settings.data_dir / "run" / "stack.json"
@@ -268,6 +271,8 @@ def services_of(settings: Settings) -> Iterator[Service]:
         host, _, port = address.rpartition(":")
         if host:
             yield Service("Kafka", host, int(port), shared and int(port) not in ports.values())
+    for host, known in brokers:
+        yield Service("Kafka", host, known, shared and known not in ports.values())
     if settings.postgres.url is not None:
         database = urlsplit(settings.postgres.url)
         port_of = database.port or _DEFAULT_PORTS[database.scheme]

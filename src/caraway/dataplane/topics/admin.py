@@ -6,13 +6,14 @@ from concurrent.futures import Future
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, OffsetSpec
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, OffsetSpec, TopicMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from caraway.dataplane.topics.connection import client_config, kafka_logger
 from caraway.dataplane.topics.credentials import settings_of
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.errors import UnavailableError
+from caraway.graph.plan.model import is_own_topic
 from caraway.process.settings.errors import ConfigurationError
 
 # Topics are the truth: indexes and new jobs are built from all of their records. So nothing in a topic ever expires,
@@ -40,6 +41,11 @@ ALONE = (
     "each topic is on one broker, so acknowledged events are lost with its disk; see kafka.replication_factor in "
     "docs/operate/operations.md (1 says that it is meant so)"
 )
+SOME_ALONE = (
+    "topics that are older than the present settings are on one broker each, and events are lost with its disk: {}; "
+    "kafka-reassign-partitions, which comes with Kafka, adds replicas"
+)
+_NAMED = 3
 ONE_SUFFICES = (
     "while the other brokers of a topic are away, events are acknowledged by one, and are lost with its disk; see "
     "kafka.min_insync_replicas in docs/operate/operations.md (1 says that it is meant so)"
@@ -60,6 +66,8 @@ class BrokerAdmin:
         self.client = AdminClient(client_config(bootstrap_servers) | noting, logger=kafka_logger())
         self.warning = ""
         """A warning if acknowledged events are lost with the disk of one broker, though nobody chose that."""
+        self.brokers: frozenset[tuple[str, int]] = frozenset()
+        """The hosts and ports of all brokers that have been there."""
         self._least: int | None = None
 
     def cluster(self, timeout_s: float) -> ClusterMetadata:
@@ -73,17 +81,24 @@ class BrokerAdmin:
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers} ({reason})") from error
         self.client.poll(0)
         self._errors.clear()
+        self.brokers |= {(str(broker.host), broker.port) for broker in found.brokers.values()}
+        self.warning = self._warning(found)
+        return found
+
+    def _warning(self, found: ClusterMetadata) -> str:
         # This topic is there from the first start on, and is made like all others.
         made = found.topics.get(DEAD_LETTERS)
         settings = settings_of(self._bootstrap_servers)
-        self.warning = ""
         if made is None or not made.partitions:
-            return found
-        if any(len(partition.replicas) == 1 for partition in made.partitions.values()):
-            self.warning = ALONE if settings.replication_factor != 1 else ""
-        elif settings.min_insync_replicas != 1 and self._acknowledging() == 1:
-            self.warning = ONE_SUFFICES
-        return found
+            return ""
+        if _is_alone(made):
+            return ALONE if settings.replication_factor != 1 else ""
+        if settings.replication_factor != 1:
+            alone = sorted(name for name, topic in found.topics.items() if is_own_topic(name) and _is_alone(topic))
+            if alone:
+                more = f" and {len(alone) - _NAMED} more" if len(alone) > _NAMED else ""
+                return SOME_ALONE.format(", ".join(alone[:_NAMED]) + more)
+        return ONE_SUFFICES if settings.min_insync_replicas != 1 and self._acknowledging() == 1 else ""
 
     def _acknowledging(self) -> int:
         """Return how many brokers must have an event before it is acknowledged; 0 if they don't tell.
@@ -120,6 +135,10 @@ class BrokerAdmin:
         except UnavailableError as error:
             return str(error)
         return None
+
+
+def _is_alone(topic: TopicMetadata) -> bool:
+    return any(len(partition.replicas) == 1 for partition in topic.partitions.values())
 
 
 def _note(errors: dict[int, str], error: KafkaError) -> None:

@@ -26,6 +26,7 @@ BRANCH_DIGITS = 8
 # The end of the name of a topic, in any of its generations (`caraway.state.blueprints`): the dataset and the hash of
 # its definition.
 DEFINITION = re.compile(rf"([^.]+\.[0-9a-f]{{{NAME_DIGITS}}})(?:\.[0-9]{{1,{NAME_DIGITS - 1}}})?$")
+_OWN_TOPIC = re.compile(rf"caraway\..*|.*\.[0-9a-f]{{{NAME_DIGITS}}}(\.[0-9]{{1,{NAME_DIGITS - 1}}})?")
 # Far more topics than a deployment has.
 KEPT_DEFINITIONS = 10_000
 # The hexadecimal digits of the hash of a dataset's expectations in the name under which its rows are counted.
@@ -152,6 +153,11 @@ def definition_of(topic: str) -> str:
     """
     found = DEFINITION.search(topic)
     return topic if found is None else found[1]
+
+
+def is_own_topic(topic: str) -> bool:
+    """Return whether a topic has a name of the platform's own, so that no source reads and no sink writes it."""
+    return _OWN_TOPIC.fullmatch(topic) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from caraway.dataplane.addresses import networks as reach_networks
+from caraway.dataplane.addresses.limits import limits_of
 from caraway.dataplane.addresses.networks import Networks, Service
 from caraway.dataplane.addresses.reach import Hold, current, pinned
 from caraway.errors import UnavailableError
+from caraway.process.settings.settings import Settings
 
 EVERYWHERE = tuple(map(ip_network, ("0.0.0.0/0", "::/0")))
 
@@ -178,3 +181,16 @@ def test_a_name_that_changes_between_the_check_and_the_connection_of_libpq_chang
         assert pinned("db.example.com", 5432) == {"host": "db.example.com", "hostaddr": "10.0.0.7", "port": 5432}
         with pytest.raises(UnavailableError, match=r"connectors\.loopback"):
             pinned("db.example.com", 5432)
+
+
+def test_brokers_that_the_settings_do_not_name_are_the_platform_s(tmp_path: Path) -> None:
+    kafka = {"bootstrap_servers": "127.0.0.1:9092"}
+    brokers: set[tuple[str, int]] = set()
+    settings = Settings.model_validate({"data_dir": tmp_path, "kafka": kafka, "connectors": {"loopback": True}})
+    reach = limits_of(settings, lambda: brokers).networks
+    assert reach is not None
+    assert "own Kafka" in reach.refusal("127.0.0.1", 9092)
+    assert not reach.refusal("127.0.0.1", 9192)
+    # A broker has told of the others.
+    brokers.add(("127.0.0.1", 9192))
+    assert "own Kafka" in reach.refusal("127.0.0.1", 9192)
