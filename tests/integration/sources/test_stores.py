@@ -382,11 +382,14 @@ def test_cut_connections_lose_and_repeat_nothing(store: Store, container: str) -
     found: Counter[int] = Counter()
     errors: list[str] = []
     with cutting_proxy(store.server.address) as proxy:
-        for ending in ("parquet", "json"):
+        for kind, ending in enumerate(("parquet", "json")):
             connector = store.connector("lake", container, path=f"raw/*.{ending}", format=ending)
             reading = Reading(connector, proxy.address)
-            # Half of the connections are cut at once, and most others after about as many bytes as a file has.
-            proxy.after = lambda: chance.randrange(chance.choice([2_000, 300_000]))
+            # Connections are cut at once until one was. Then half of them are, and most others after about as many
+            # bytes as a file has. Which of several connections gets which number depends on their threads.
+            proxy.after = lambda kind=kind: chance.randrange(  # type: ignore[misc]
+                200 if proxy.cuts <= kind else chance.choice([2_000, 300_000])
+            )
             is_over = False
             while not is_over:
                 try:
