@@ -31,6 +31,8 @@ from caraway.compute.query.executor import QueryEngine
 from caraway.dataplane.index.feeding.lag import IndexLag
 from caraway.dataplane.ingest.endpoints import Endpoints
 from caraway.dataplane.ingest.service import IngestService
+from caraway.dataplane.sinks.sinks import SinkStatus
+from caraway.dataplane.sources.sources import SourceStatus
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.letter_reader import Letter
 from caraway.errors import UnknownEntityError
@@ -40,6 +42,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import encode_graph
 from caraway.process.settings.server import ServerSettings
 from caraway.state.access import AccessList, Session, TokenOwner, digest_of
+from caraway.state.erasures import ErasureRecord
 from caraway.state.losses import Loss
 from caraway.state.model import BranchHeads, BranchRecord, CommitRecord, JobRecord, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode
@@ -121,6 +124,9 @@ class Site:
     letters: Letters
     problems: dict[str, str]
     shared: dict[str, frozenset[str]]
+    sources: list[SourceStatus]
+    sinks: list[SinkStatus]
+    erasures: list[ErasureRecord]
 
     @property
     def recorded(self) -> list[str]:
@@ -202,6 +208,9 @@ def site(
     audit, accounts, explanations, drift = Audit(), Accounts(ROLES), Explanations(), Drift()
     quality, profiles, skew, dead_letters = Quality(plan), Profiles(), Skew(), Letters(letters)
     rolled_back: list[str] = []
+    sources: list[SourceStatus] = []
+    sinks: list[SinkStatus] = []
+    erasures: list[ErasureRecord] = []
     problems: dict[str, str] = {}
     shared: dict[str, frozenset[str]] = {}
     known = KnownLosses(lambda: losses)
@@ -291,9 +300,13 @@ def site(
             references=lambda _ids=None: dict(shared),
         ),
         index=MADE(positions=list, lost_topics=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
-        connectors=MADE(sinks=MADE(statuses=list), sources=MADE(statuses=list)),
+        connectors=MADE(sinks=MADE(statuses=lambda: list(sinks)), sources=MADE(statuses=lambda: list(sources))),
         topics=MADE(newest=MADE(newest=lambda *_, **__: []), letters=dead_letters, replays=replays),
-        erasure=MADE(erased=ErasedKeys(dict)),
+        erasure=MADE(
+            erased=ErasedKeys(dict),
+            erasures=MADE(of=lambda dataset, _branch, limit: [e for e in erasures if e.key.dataset == dataset][:limit]),
+            eraser=MADE(member="here"),
+        ),
         secrets=MADE(refresh=lambda: None, get=str, names=dict),
     )
     context = ServerContext(
@@ -325,6 +338,9 @@ def site(
         dead_letters,
         problems,
         shared,
+        sources,
+        sinks,
+        erasures,
     )
 
 

@@ -2,15 +2,23 @@
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from caraway.compute.profiles.tables import Profile
+from caraway.dataplane.sinks.sinks import SinkStatus
+from caraway.dataplane.sources.sources import SourceStatus
+from caraway.graph.plan.planner import plan_graph
+from caraway.graph.specs import Metadata
+from caraway.state.erasures import ErasedKey, ErasureRecord
 from caraway.state.findings import FeatureCounts, Finding
 from tests.unit.apps.server.asking import Exchange
-from tests.unit.apps.server.console.site import Site
-from tests.unit.apps.server.console.test_pages import guarded_site
+from tests.unit.apps.server.console import greenhouse
+from tests.unit.apps.server.console.site import NOW, Site, job_of, site
+from tests.unit.apps.server.console.test_pages import LETTER, guarded_site
 
 # The source code of an extractor that may be read can have the name of a dataset that may not; it is left out here.
 PROPERTIES = "name,metaflags,dsschema,field_metadata,tags,lineage_tags,sink_destination"
@@ -81,3 +89,137 @@ def test_a_reference_is_set_by_who_may_change_all_its_features(console: Site) ->
         assert console.send("POST", "/api/v1/drift/reference", body, **headers).status == status
     ((branch, columns, by),) = kept
     assert (branch, [*columns], by) == ("main", ["State.mean"], "limited")
+
+
+def source_of(dataset: str) -> SourceStatus:
+    return SourceStatus(
+        dataset=dataset,
+        source=f"[Kafka: brokers](topic={dataset})",
+        system="brokers",
+        state="reading",
+        owned=True,
+        lag=0,
+        position={},
+        progress=None,
+        per_second=None,
+        remaining_s=None,
+        rows=1,
+        read_at=None,
+        polled_at=None,
+        dead_letters=0,
+        watermark_us=None,
+        newest_us=None,
+        error="",
+    )
+
+
+def sink_of(dataset: str) -> SinkStatus:
+    return SinkStatus(
+        dataset=dataset,
+        sink="[Kafka: brokers](topic=out)",
+        target=f"out of {dataset}",
+        system="brokers",
+        state="writing",
+        owned=True,
+        guarantee="at least once",
+        backlog=0,
+        offsets={},
+        written_at=None,
+        dead_letters=0,
+        error="",
+    )
+
+
+# The part of the answer of status, and the names of datasets and featuresets in it.
+PARTS: Mapping[str, Callable[[dict[str, Any]], list[str]]] = {
+    "datasets": lambda said: said["datasets"],
+    "featuresets": lambda said: said["featuresets"],
+    "topics": lambda said: [each["dataset"] for each in said["topics"]],
+    "index": lambda said: [each["dataset"] for each in said["index"]["indexes"]],
+    "sources": lambda said: [each["dataset"] for each in said["sources"]],
+    "sinks": lambda said: [each["dataset"] for each in said["sinks"]],
+    "jobs": lambda said: [each["dataset"] for each in said["jobs"]],
+}
+
+
+@pytest.mark.spec("featuresets:10:2")
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_of_the_status_leaves_out_what_is_private(part: str) -> None:
+    """Pots are private, and so is Wetness, which is computed from them, and Species, by a tag of its own."""
+    graph = greenhouse.graph(Pots=("pii",))
+    *others, species = graph.featuresets
+    private = replace(species, metadata=replace(species.metadata, tags=("pii",)))
+    found = site(replace(graph, featuresets=(*others, private)))
+    found.jobs += [job_of(found.plan, name) for name in ("Wetness", "Moisture")]
+    found.sources += [source_of("Readings"), source_of("Pots")]
+    found.sinks += [sink_of("Moisture"), sink_of("Wetness")]
+    every, limited = (set(PARTS[part](api(found, "status", role).json)) for role in ("admin", "limited"))
+    hidden = {"Pots", "Wetness", "Species"}
+    assert every & hidden
+    assert limited == every - hidden != set()
+
+
+def test_the_archive_s_tables_are_those_of_datasets_that_may_be_seen(console: Site) -> None:
+    every, limited = (
+        {table["dataset"] for table in api(console, "archive", role).json["tables"]} for role in ("admin", "limited")
+    )
+    assert {"Pots", "Wetness"} < every
+    assert limited == every - {"Pots", "Wetness"}
+    assert {"Readings", "Rules"} < limited
+
+
+def erased(dataset: str) -> ErasureRecord:
+    key = ErasedKey(
+        request="r",
+        branch="main",
+        dataset=dataset,
+        topic=f"topic-of-{dataset}",
+        columns=("pot",),
+        key_id="k",
+        digest=b"d",
+        account="ada",
+        token_id="t",
+    )
+    return ErasureRecord(id=1, key=key, asked_at=NOW, recorded_at=NOW)
+
+
+def test_erasures_are_told_to_who_may_see_their_dataset(console: Site) -> None:
+    console.erasures += [erased("Pots"), erased("Rules")]
+    for dataset in ("Pots", "Rules"):
+        every, limited = (api(console, f"dataset/{dataset}/erasures", role) for role in ("admin", "limited"))
+        assert (every.status, f"topic-of-{dataset}" in every.text) == (200, True), every.text
+        shown = dataset == "Rules"
+        assert (limited.status, "topic-of-" in limited.text) == (200 if shown else 403, shown), limited.text
+
+
+def test_dead_letters_are_listed_and_shown_to_who_may_read_their_rows() -> None:
+    """They are of endpoints, and of a step, which shows a row of what it has read."""
+    graph = greenhouse.graph(Pots=("pii",))
+    job = job_of(plan_graph(graph)).job_id
+    rule = {"dataset": "Rules", "webhook": "garden", "endpoint": "rules", "row": {"species": "public fern"}}
+    step = {"dataset": "Wetness", "row": {"species": "secret oak"}, "step": "join_pots", "job": job}
+    letters = [LETTER, replace(LETTER, offset=8, body={**LETTER.body, **rule}), replace(LETTER, offset=9, body=step)]
+    found = site(graph, letters)
+    for role, names in (("admin", ["0-9", "0-8", "0-7"]), ("limited", ["0-8"])):
+        assert [letter["id"] for letter in api(found, "dead_letters", role).json["dead_letters"]] == names
+    for name in ("0-7", "0-8", "0-9"):
+        every, limited = (api(found, f"dead_letters/{name}", role) for role in ("admin", "limited"))
+        private = name != "0-8"
+        assert (every.status, "public fern" in every.text) == (200, not private), every.text
+        assert (limited.status, "public fern" in limited.text) == (403 if private else 200, not private), limited.text
+        assert "secret oak" not in limited.text
+
+
+def test_a_dead_letter_of_a_step_is_for_who_may_read_all_that_the_step_has_read() -> None:
+    """Wetness has no column that is computed from the private size of a pot, but the step's row has the size."""
+    graph = greenhouse.graph()
+    pots = next(spec for spec in graph.datasets if spec.name == "Pots")
+    fields = tuple(replace(f, metadata=Metadata(tags=("pii",))) if f.name == "size" else f for f in pots.fields)
+    graph = replace(graph, datasets=tuple(replace(d, fields=fields) if d is pots else d for d in graph.datasets))
+    step = {"dataset": "Wetness", "row": {"size": 8765.4}, "step": "join_pots", "job": job_of(plan_graph(graph)).job_id}
+    found = site(graph, [replace(LETTER, body=step)])
+    assert "Wetness" in api(found, "status", "limited").json["datasets"]
+    every, limited = (api(found, "dead_letters", role).json["dead_letters"] for role in ("admin", "limited"))
+    assert ([letter["id"] for letter in every], limited) == (["0-7"], [])
+    every_one, limited_one = (api(found, "dead_letters/0-7", role) for role in ("admin", "limited"))
+    assert ("8765.4" in every_one.text, limited_one.status) == (True, 403)
