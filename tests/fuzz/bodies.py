@@ -1,4 +1,4 @@
-"""Malformed bodies: JSON, Arrow and compressed ones, and what can be cut or turned in any of them."""
+"""Malformed bodies: JSON, Arrow, protobuf and compressed ones, and what can be cut or turned in any of them."""
 
 import copy
 import gzip
@@ -11,9 +11,12 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 from caraway.apps.server.pages.session import FORM
-from tests.fuzz.valid import ARROW, JSON, Valid, arrow_bytes
+from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
+from tests.fuzz.valid import ARROW, JSON, PROTOBUF, Valid, arrow_bytes
 
 # A body with its headers.
 Body = tuple[bytes, tuple[tuple[str, str], ...]]
@@ -201,6 +204,56 @@ def turned(random: Random, valid: Valid) -> Body:
             case _:
                 body[place:place] = random.choice((b"\xff\xfe", b"\xc0\x80", b"\xed\xa0\x80", b"\0", b"\xf8\x88"))
     return bytes(body), ()
+
+
+def of_protobuf(random: Random, valid: Valid) -> Body:
+    """Put one or a few wrong values into the definitions of a commit, or take something out of them."""
+    if valid.content_type != PROTOBUF or not valid.body:
+        return turned(random, valid)
+    message = pb.CommitRequest.FromString(valid.body)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        holder, found, value = random.choice(list(_set_fields(message)))
+        wrong = None if random.random() < 0.1 else _wrong(random, found, value)
+        if wrong is None:
+            holder.ClearField(found.name)
+        elif found.is_repeated:
+            getattr(holder, found.name)[random.randrange(len(value))] = wrong
+        else:
+            setattr(holder, found.name, wrong)
+    return message.SerializeToString(), ()
+
+
+def _set_fields(message: Message) -> Iterator[tuple[Message, FieldDescriptor, Any]]:
+    for found, value in message.ListFields():
+        yield message, found, value
+        kind = found.message_type
+        # A map has keys and values that are set in another way; it can be left out.
+        if kind is not None and not kind.GetOptions().map_entry:
+            for inner in value if found.is_repeated else (value,):
+                yield from _set_fields(inner)
+
+
+def _wrong(random: Random, found: FieldDescriptor, value: Any) -> Any:
+    """Return a wrong value of a field's type; None if the field can only be left out."""
+    match found.cpp_type:
+        case FieldDescriptor.CPPTYPE_STRING if found.type == FieldDescriptor.TYPE_BYTES:
+            return random.randbytes(random.choice((0, 1, 100)))
+        case FieldDescriptor.CPPTYPE_STRING:
+            texts = [text for text in VALUES if isinstance(text, str)]
+            first = value[0] if found.is_repeated else value
+            return random.choice((*texts, f"{first}\0", first * 2, first[:-1], first.swapcase()))
+        case FieldDescriptor.CPPTYPE_INT64:
+            return random.choice((0, -1, 1, 2**63 - 1, -(2**63)))
+        case FieldDescriptor.CPPTYPE_INT32 | FieldDescriptor.CPPTYPE_ENUM:
+            return random.choice((0, -1, 1, 99, 2**31 - 1, -(2**31)))
+        case FieldDescriptor.CPPTYPE_UINT32 | FieldDescriptor.CPPTYPE_UINT64:
+            return random.choice((0, 1, 99, 2**32 - 1))
+        case FieldDescriptor.CPPTYPE_DOUBLE | FieldDescriptor.CPPTYPE_FLOAT:
+            return random.choice((0.0, -1.0, 1e308, 5e-324, float("nan"), float("inf")))
+        case FieldDescriptor.CPPTYPE_BOOL:
+            return not value
+        case _:
+            return None
 
 
 def cut(random: Random, valid: Valid) -> Body:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.fuzz import bodies
-from tests.fuzz.valid import Valid
+from tests.fuzz.valid import PROTOBUF, Valid
 
 MB = 1024 * 1024
 
@@ -314,6 +314,8 @@ def broken_headers(random: Random, valid: Valid, caller: Caller) -> Message:
     return Message("broken_headers", (first + b"\r\n" + wrong + rest,), answered=False)
 
 
+# Only those that have definitions are asked with damaged ones.
+DEFINITIONS = with_body(bodies.of_protobuf)
 KINDS: Sequence[tuple[int, Callable[[Random, Valid, Caller], Message]]] = (
     (30, with_body(bodies.of_json)),
     (10, with_body(bodies.turned)),
@@ -321,6 +323,7 @@ KINDS: Sequence[tuple[int, Callable[[Random, Valid, Caller], Message]]] = (
     (6, with_body(bodies.of_form)),
     (4, with_body(bodies.compressed)),
     (12, with_body(bodies.of_arrow)),
+    (5, DEFINITIONS),
     (5, untouched),
     (6, path),
     (3, method),
@@ -344,10 +347,13 @@ def messages(seed: int, number: int, valid: Sequence[Valid], caller: Caller) -> 
     """
     random = Random(seed)
     weights = [weight for weight, _ in KINDS]
+    defining = [item for item in valid if item.content_type == PROTOBUF]
     for count in range(number):
         _, make = random.choices(KINDS, weights)[0]
         of = valid[count % len(valid)]
-        if make.__name__ == "message" and random.random() < 0.3:
+        if make is DEFINITIONS and defining:
+            of = random.choice(defining)
+        elif make.__name__ == "message" and random.random() < 0.3:
             # Endpoints that take data deserve more of the bodies.
             of = random.choice([item for item in valid if item.body])
         yield replace(make(random, of, caller), number=count)

@@ -90,6 +90,11 @@ class Findings:
             f"{named(r)} {r.statuses[:1]} {r.seconds:.2f} s {r.size} bytes {r.beginning[:80]!r}" for r in together[:4]
         ]
 
+    def trials(self) -> list[Reply]:
+        """Return the replies to trials of definitions that went as far as to their sources."""
+        tried = (reply for reply in self.replies if b"/source/try?name=Tried" in reply.beginning)
+        return [reply for reply in tried if 200 in reply.statuses]
+
     def summary(self) -> str:
         """Return the figures of the run."""
         statuses = Counter(status for reply in self.replies for status in reply.statuses)
@@ -100,6 +105,7 @@ class Findings:
                 f"{len(self.replies)} messages in {self.seconds:.0f} s: {dict(sorted(kinds.items()))}",
                 f"statuses: {dict(sorted(statuses.items()))}, {sum(not r.statuses for r in self.replies)} without",
                 f"slowest: {', '.join(f'{r.kind} {r.seconds:.2f} s {r.statuses[:1]}' for r in longest)}",
+                f"trials of sources: {len(self.trials())}",
                 f"memory: {self.start_mb:.0f} MB before, at most {self.peak_mb:.0f} MB",
                 f"memory of offline queries: at most {self.query_mb:.0f} MB",
                 f"another caller: {spread(self.waits)}",
@@ -140,14 +146,23 @@ def memory_mb(process: psutil.Process) -> tuple[float, float]:
         try:
             if one.ppid() in queries or QUERY_MODULE in one.cmdline():
                 queries.add(one.pid)
-                # Memory that a process shares with the one that it was forked from is counted once.
-                by_queries += one.memory_full_info().pss
+                by_queries += _own(one)
             else:
-                held += one.memory_info().rss
+                held += one.memory_info().rss if one is process else _own(one)
         except psutil.NoSuchProcess:
             # It ended since they were listed.
             continue
     return held / MB, by_queries / MB
+
+
+def _own(process: psutil.Process) -> int:
+    """Return the memory of a process; what it shares with those that were forked as it was is counted once."""
+    try:
+        shared: int = process.memory_full_info().pss
+    except psutil.AccessDenied:
+        # Functions and connectors may be another user's.
+        shared = process.memory_info().rss
+    return shared
 
 
 class Beside:

@@ -15,12 +15,14 @@ from caraway.apps.server.pages.session import FORM
 from caraway.apps.server.pages.surface import PAGES
 from caraway.compute.profiles.tables import profiled
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
+from tests.fuzz.trials import TRIED, definitions
 from tests.unit.compute.query import garden
 
 API = "/api/v1"
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 PROTOBUF = "application/octet-stream"
+TRY = f"{API}/source/try"
 # Commits and changes of branches go here, so that the definitions that the healthy caller reads stay as they are.
 BRANCH = "fuzz"
 # The profile of a feature of the garden, in base64.
@@ -196,7 +198,8 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/dead_letters/0-0"),
         _json("POST", f"{API}/dead_letters/0-0/replay", {}),
         _json("POST", f"{API}/dead_letters/0-0/replay", {"row": {"pot": 1}}),
-        Valid("POST", f"{API}/source/try?name=Pots&rows=3"),
+        Valid("POST", f"{TRY}?name=Pots&rows=3"),
+        *(Valid("POST", f"{TRY}?name={TRIED}&rows=3", sent, PROTOBUF) for sent in definitions().values()),
         _json("POST", f"{API}/wait", {"seconds": 0.1}),
         Valid("GET", f"{API}/ledger"),
         Valid("GET", f"{API}/archive"),

@@ -9,6 +9,7 @@ import httpx
 import sqlalchemy as sa
 
 from caraway.graph.specs import Graph
+from caraway.process.settings.connectors import SourcesSettings
 from caraway.state.access import Access, digest_of
 from caraway.state.database import connect
 from caraway.state.permissions import Grant
@@ -62,9 +63,17 @@ class Guarded:
 
 
 @contextmanager
-def guarded_server(folder: Path, *, kafka: str, postgres: str, graph: Graph, cold: bool = False) -> Iterator[Guarded]:
+def guarded_server(
+    folder: Path,
+    *,
+    kafka: str,
+    postgres: str,
+    graph: Graph,
+    cold: bool = False,
+    sources: SourcesSettings | None = None,
+) -> Iterator[Guarded]:
     """Start a server with tokens, by its command if `cold`, and commit a graph."""
-    process = ServerProcess(folder, kafka=kafka, postgres=postgres, tokens=True, cold=cold)
+    process = ServerProcess(folder, kafka=kafka, postgres=postgres, tokens=True, cold=cold, sources=sources)
     process.start()
     try:
         with closing(Guarded(process, connect(postgres))) as guarded:

@@ -16,10 +16,12 @@ import psutil
 import pytest
 
 from caraway.apps.stack import ports
+from caraway.process.settings.connectors import SourcesSettings
 from tests.fuzz.again import MCP
 from tests.fuzz.messages import Caller, messages, untouched
 from tests.fuzz.run import Findings, fuzz
-from tests.fuzz.valid import BRANCH, agents, pages, requests
+from tests.fuzz.trials import ROWS, TRIED, definitions
+from tests.fuzz.valid import BRANCH, PROTOBUF, agents, pages, requests
 from tests.integration.server.guarded import guarded_server
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
@@ -45,7 +47,12 @@ def fuzzed(postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, 
     with (
         running_broker(tmp_path / "kafka") as broker,
         guarded_server(
-            tmp_path / "server", kafka=broker.bootstrap_servers, postgres=postgres, graph=graph, cold=True
+            tmp_path / "server",
+            kafka=broker.bootstrap_servers,
+            postgres=postgres,
+            graph=graph,
+            cold=True,
+            sources=SourcesSettings(local_folders=(str(ROWS),)),
         ) as guarded,
     ):
         process = guarded.server
@@ -54,6 +61,9 @@ def fuzzed(postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, 
         # The process for large log requests starts with the first of them, and stays.
         assert process.log("pots", [pot(number, "oak") for number in range(2_000)]).status_code == 200
         eventually(lambda: any(INTAKE in one.cmdline() for one in psutil.Process(process.pid).children()), process.said)
+        for said, definition in definitions().items():
+            # The first trial starts the process from which all are forked, for which a busy machine takes long.
+            eventually(lambda: said in tried(process, definition), process.said)  # noqa: B023 (called here)
         token = guarded.administrator("fuzzer@example.com")
         yield process, token, guarded.session(token), guarded.admin
 
@@ -71,6 +81,7 @@ def test_malformed_requests_harm_nobody(fuzzed: tuple[ServerProcess, str, str, s
     fuzz(server.host, port, process.pid, [untouched(Random(SEED), one, caller) for one in valid], other)
     found = fuzz(server.host, port, process.pid, messages(SEED, NUMBER, valid, caller), other)
     print(found.summary())  # noqa: T201 (what the run is for)
+    assert found.trials(), "no damaged definition was tried"
     assert process.answers(), process.said()
     assert process.health().status_code == 200
     assert found.start_mb > 50, "the memory of the server wasn't measured"
@@ -100,6 +111,11 @@ def test_malformed_requests_of_agents_harm_nobody(fuzzed: tuple[ServerProcess, s
         finally:
             mcp.kill()
     check(found, f"{caller.host} {token} {MCP}")
+
+
+def tried(process: ServerProcess, definition: bytes) -> str:
+    headers = {"Content-Type": PROTOBUF}
+    return process.http.post(f"/source/try?name={TRIED}&rows=3", content=definition, headers=headers).text
 
 
 def check(found: Findings, target: str) -> None:
