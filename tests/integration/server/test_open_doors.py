@@ -191,6 +191,7 @@ def test_the_evil_broker_hears_a_password_that_a_setting_lists(house: House, evi
         "file:{data}/run/token",
         "file:{data}/secret.key",
         "file:/proc/self/environ",
+        "file:/etc/passwd",
         "file:{folder}/listed",
     ],
 )

@@ -24,7 +24,7 @@ import pytest
 
 from caraway.errors import InvalidInputError
 from caraway.process.confinement import connections, landlock, places, system
-from caraway.process.confinement.confine import MAPPED_BYTES
+from caraway.process.confinement.confine import MAPPED_BYTES, THREADS
 from caraway.process.confinement.policy import Confinement, deployment_user
 from caraway.process.confinement.process import ConfinedProcess
 from caraway.process.confinement.values import packed, unpacked
@@ -193,7 +193,11 @@ def test_no_other_process_is_started_touched_or_looked_into() -> None:
         for name in ("kill", "trace"):
             for pid in (os.getpid(), os.getppid()):
                 assert attempt(name, pid).startswith("PermissionError"), name
-        assert attempt("threads").startswith("stopped after ")
+    # With memory for all threads that it tries to start, only their own limit stops it.
+    with trying(Confinement(), None) as attempt:
+        stopped, _, started = attempt("threads").rpartition(" ")
+    assert stopped == "stopped after"
+    assert int(started) <= 2 * THREADS
 
 
 def test_a_function_changes_nothing_about_files_but_their_content() -> None:
@@ -237,11 +241,13 @@ def test_no_process_of_the_same_user_is_slowed_down_or_limited(*, processes: boo
     with subprocess.Popen(["sleep", "600"], user=user if os.geteuid() == 0 else None) as victim:
         try:
             limits = Path(f"/proc/{victim.pid}/limits").read_text(encoding="ascii")
+            # The tests themselves may run at the lowest priority.
+            scheduler = os.sched_getscheduler(victim.pid)
             with trying(Confinement(user=user, processes=processes)) as attempt:
                 said = [attempt(name, victim.pid) for name in ("slow down", "limit files")]
                 assert attempt("slow down", 0) == "done"
             assert Path(f"/proc/{victim.pid}/limits").read_text(encoding="ascii") == limits
-            assert os.sched_getscheduler(victim.pid) == os.SCHED_OTHER
+            assert os.sched_getscheduler(victim.pid) == scheduler
         finally:
             victim.kill()
     assert all(text.startswith("PermissionError") for text in said), said
