@@ -1,12 +1,13 @@
 """docs/operate/security.md: each promise names its tests, and each finding is defended or told as open."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.markdown import DOCS
-from tests.named_tests import missing
+from tests.named_tests import missing, runs_rarely
 
 ROOT = DOCS.parent
 PAGE = (DOCS / "operate" / "security.md").read_text(encoding="utf-8")
@@ -18,6 +19,7 @@ SERVER = "tests/integration/server"
 LIMITS = f"{SERVER}/test_open_doors_limits.py"
 CONNECTORS = "tests/unit/dataplane/confined"
 CONFINED = "tests/unit/process/confinement/test_confinement.py"
+TAGS = "tests/unit/apps/server/console/test_limits.py"
 # The findings of the security reviews, with the tests of each; or, if it is open, how a sentence of the section "What
 # is not defended" begins or goes on.
 FINDINGS: dict[str, tuple[str, ...]] = {
@@ -37,6 +39,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "tests/unit/compute/extractors/test_pool.py::test_a_function_reaches_no_function_of_another_commit",
         "tests/unit/dataplane/streams/functions/test_children.py::test_a_function_reaches_no_function_of_another_job",
         "tests/unit/dataplane/sources/functions/test_calls.py::test_a_function_reaches_no_other_function_of_a_webhook",
+        "The functions of one commit share their processes",
     ),
     "F7 branches as limits": (f"{SERVER}/test_access.py::test_a_branch_is_a_limit",),
     "F8 roles for other clouds": (
@@ -60,8 +63,14 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "F13 tags of definitions": (
         "tests/unit/apps/server/test_definitions.py::test_what_may_not_be_seen_is_neither_listed_nor_described",
+        f"{TAGS}::test_each_part_of_the_status_leaves_out_what_is_private",
+        f"{TAGS}::test_the_archive_s_tables_are_those_of_datasets_that_may_be_seen",
+        f"{TAGS}::test_erasures_are_told_to_who_may_see_their_dataset",
     ),
-    "F14 tags on the way": ("tests/unit/graph/test_lineage.py::test_tags_of_fields_follow_their_columns",),
+    "F14 tags on the way": (
+        "tests/unit/graph/test_lineage.py::test_tags_of_fields_follow_their_columns",
+        f"{TAGS}::test_dead_letters_are_listed_and_shown_to_who_may_read_their_rows",
+    ),
     "F15 memory of functions": (
         f"{CONFINED}::test_functions_die_first_when_the_memory_of_the_machine_runs_out",
         "tests/unit/process/confinement/test_values.py::test_no_message_takes_more_memory_than_was_counted",
@@ -70,6 +79,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "F17 ports taken by others": (
         "tests/integration/stack/test_parts.py::test_an_impostor_on_the_port_of_postgres_gets_no_password",
         "tests/integration/stack/test_parts.py::test_an_impostor_on_the_port_of_kafka_gets_no_password",
+        "may take a port of the embedded Kafka or Postgres",
     ),
     "F18 the token as a cookie": (
         "tests/integration/server/test_sessions.py::test_a_session_is_no_token_and_all_servers_know_it_at_once",
@@ -83,6 +93,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "F22 secrets on a command line": (
         "tests/integration/spark/test_gateway.py::test_no_setting_of_spark_is_in_the_command",
+        "All users of the machine can read the command lines",
     ),
     "L1 output of functions": (f"{CONFINED}::test_what_was_printed_into_the_log_cannot_be_overwritten",),
     "L2 a silent caller of the port of secrets": (
@@ -125,6 +136,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "L14 root in the containers": (
         "tests/unit/deploy/test_board.py::test_no_container_runs_as_root_or_with_a_password_that_everybody_knows",
+        "are named by versions",
     ),
     "L15 Delta prefixes": (f"{SERVER}/test_reach.py::test_a_prefix_leads_out_of_no_bucket_and_no_folder",),
     "L16 connections held by strangers": (
@@ -143,6 +155,16 @@ def _section(title: str) -> str:
     return parts[parts.index(title) + 1]
 
 
+def _shown(promise: str) -> Iterator[str]:
+    """Yield the tests in the last column of a row."""
+    path = ""
+    for test in _TEST.findall(promise.rstrip().removesuffix("|").rpartition("|")[2]):
+        # An ellipsis stands for the file of the test before.
+        named = path + test[1:] if test.startswith("…") else test
+        path = named.partition("::")[0]
+        yield named
+
+
 def _promises() -> list[str]:
     rows = [line for line in _section("What is defended").splitlines() if line.startswith("| ")]
     return [row for row in rows if not row.startswith("| against ")]
@@ -150,15 +172,10 @@ def _promises() -> list[str]:
 
 @pytest.mark.parametrize("promise", _promises(), ids=lambda promise: promise[2:60])
 def test_a_promise_names_tests_that_exist(promise: str) -> None:
-    shown = promise.rstrip().removesuffix("|").rpartition("|")[2]
-    found = _TEST.findall(shown)
+    found = list(_shown(promise))
     assert any("::" in test for test in found), f"name a test, `tests/….py::test_…`, in the last column of {promise}"
-    path = ""
     for test in found:
-        # An ellipsis stands for the file of the test before.
-        named = path + test[1:] if test.startswith("…") else test
-        path = named.partition("::")[0]
-        assert missing(named) is None
+        assert missing(test) is None
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.partition(" ")[0])
@@ -170,6 +187,15 @@ def test_a_finding_is_defended_by_tests_or_told_as_open(finding: str) -> None:
             assert shown in _section("What is not defended"), (
                 f"security.md no longer says {shown!r}; if {finding!r} is defended now, name its tests here"
             )
+
+
+def test_reviewers_are_told_which_of_these_tests_do_not_run_at_each_change() -> None:
+    review = (DOCS / "operate" / "security-review.md").read_text(encoding="utf-8").rpartition("## How it is tested")[2]
+    told = re.findall(r"^\* `(tests/[^`]+)`", review, re.MULTILINE)
+    rare = {test for promise in _promises() for test in _shown(promise) if runs_rarely(test)}
+    covered = {each: {test for test in rare if test.startswith(each)} for each in told}
+    assert rare == set().union(*covered.values()), "docs/operate/security-review.md doesn't name all of these tests"
+    assert all(covered.values()), f"these run at each change, or show no promise: {covered}"
 
 
 def test_no_finding_is_left_out() -> None:
