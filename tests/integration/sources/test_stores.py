@@ -386,7 +386,7 @@ def test_cut_connections_lose_and_repeat_nothing(store: Store, container: str) -
             connector = store.connector("lake", container, path=f"raw/*.{ending}", format=ending)
             reading = Reading(connector, proxy.address)
             # Connections are cut at once until one was. Then half of them are, and most others after about as many
-            # bytes as a file has. Which of several connections gets which number depends on their threads.
+            # bytes as a file has. It depends on threads which connection gets which number.
             proxy.after = lambda kind=kind: chance.randrange(  # type: ignore[misc]
                 200 if proxy.cuts <= kind else chance.choice([2_000, 300_000])
             )
