@@ -300,7 +300,7 @@ class RecordCount:
 
 def end_of(kafka: str, topic: str) -> int:
     """Return the number of records on a topic with one partition, markers of waits left out."""
-    return len(records(kafka, topic))
+    return sum(records_in(value) if key is None else 1 for key, value in _messages(kafka, topic))
 
 
 def numbers_of(kafka: str, topic: str) -> Counter[int]:
@@ -310,17 +310,22 @@ def numbers_of(kafka: str, topic: str) -> Counter[int]:
 
 def records(kafka: str, topic: str) -> list[bytes]:
     """Read the values of all records of a topic with one partition, markers of waits left out."""
+    return [record for key, value in _messages(kafka, topic) for record in records_of(key, value)]
+
+
+def _messages(kafka: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Read the keys and values of all messages of a topic with one partition, markers of waits left out."""
     consumer = consumer_of(kafka)
     begin, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
     consumer.assign([TopicPartition(topic, 0, begin)])
-    values: list[bytes] = []
+    found: list[tuple[bytes | None, bytes | None]] = []
     # An archive that has all records may have cut them off the topic.
     last = begin - 1
     while last + 1 < end:
         for message in poll_some(consumer, 1000, 1.0):
             assert message.error() is None
             if not is_marker(message.key()):
-                values += records_of(message.key(), message.value())
+                found.append((message.key(), message.value()))
             last = message.offset() or 0
     consumer.close()
-    return values
+    return found
