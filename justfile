@@ -94,7 +94,7 @@ full *options:
 parity *options:
     {{python}} -m pytest tests/parity {{options}}
 
-# Damage, full disks, engines that come back, functions that do their worst (docs/operate/faults.md); some twenty minutes.
+# Damage, full disks, engines that come back, functions that do their worst (docs/operate/faults.md); some 25 minutes.
 faults *options:
     {{python}} -m pytest tests/faults {{options}}
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.faults.conftest import Traffic
 from tests.integration.engine.rig import Rig
+from tests.tiers import missing
 from tests.timeouts import scaled
 
 
@@ -72,7 +73,7 @@ def _small_disk(folder: Path, size: str) -> Iterator[None]:
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=False, capture_output=True
     )
     if mounted.returncode:
-        pytest.skip(f"needs the right to mount: {mounted.stderr.decode().strip()}")
+        missing(f"needs the right to mount: {mounted.stderr.decode().strip()}")
     try:
         yield
     finally:

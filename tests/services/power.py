@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.services.debian import NotInstalledError, cache, libraries, unpack
+from tests.tiers import missing
 from tests.timeouts import deadline_in, scaled
 
 _PROGRAM = Path(__file__).with_name("unsynced_fs.py")
@@ -36,16 +35,18 @@ class Power:
 
 @contextmanager
 def powered(folder: Path) -> Iterator[Power]:
-    """Mount a file system on a new folder; the test is skipped, with the reason, where that isn't possible."""
-    if os.geteuid() != 0 or not Path("/dev/fuse").exists():
-        pytest.skip("a file system of the test's own needs root and /dev/fuse")
+    """Mount a file system on a new folder; where that isn't possible, see `missing`."""
+    if os.geteuid() != 0:
+        missing("a file system of the test's own needs root")
+    if not Path("/dev/fuse").exists():
+        missing("a file system of the test's own needs /dev/fuse")
     root = cache() / "libfuse3"
     try:
         if not root.is_dir():
             unpack("libfuse3", ["libfuse3-3"], root)
         library = next(root.glob("**/libfuse3.so.3"))
     except (NotInstalledError, OSError, StopIteration) as error:
-        pytest.skip(f"a file system of the test's own needs libfuse3: {error}")
+        missing(f"a file system of the test's own needs libfuse3: {error}")
     folder.mkdir(parents=True)
     known = {**os.environ, "FUSE_LIBRARY_PATH": str(library), "LD_LIBRARY_PATH": libraries(root)}
     process = subprocess.Popen(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import tiers
 from tests.spread import TESTS
-from tests.tiers import LONG, MARK, check_reasons, selected
+from tests.tiers import LONG, MARK, check_reasons, missing, selected
 
 ROOT = TESTS.parent
 JUST = ROOT / ".venv" / "bin" / "just"
@@ -55,6 +56,19 @@ def test_a_reason_is_enough(request: pytest.FixtureRequest) -> None:
 def test_a_mark_without_a_reason_is_refused(mark: pytest.MarkDecorator, request: pytest.FixtureRequest) -> None:
     with pytest.raises(pytest.UsageError, match=r"test_marked: the mark must read `pytest\.mark\.full\(reason="):
         check_reasons([marked(request, mark)])
+
+
+@pytest.mark.parametrize(
+    ("profile", "user", "outcome"),
+    [("full", 0, pytest.fail.Exception), ("full", 1000, pytest.skip.Exception), ("desk", 0, pytest.skip.Exception)],
+)
+def test_root_must_have_all_that_a_full_run_needs(
+    profile: str, user: int, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "PROFILE", profile)
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    with pytest.raises(outcome, match="needs a disk"):
+        missing("it needs a disk")
 
 
 @pytest.fixture
