@@ -6,6 +6,7 @@ job's position; for the topic that it writes, the epoch and the end, since the r
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from caraway.dataplane.topics.positions import LedEnd, Offsets, TopicEnds
 from caraway.dataplane.topics.truncation import Continuation, Reached, continuations
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import JobPlan
+
+log = logging.getLogger(__name__)
 
 FILE = "leader-epochs.json"
 STARTS_ANEW = "The job begins at the beginning of its topics, which gives the rows again that are left"
@@ -54,7 +57,8 @@ def reached(positions: Offsets, written: Iterable[str], ends: LedEnds) -> dict[s
 def note(checkpoint: Path, topics: Mapping[str, Reached]) -> None:
     """Write how far a job has come into its checkpoint, if this has a committed batch; see `reached`.
 
-    Other partitions keep their notes.
+    Other partitions keep their notes. If the disk is full, all do: a loss is then found by older ones, and the engine
+    goes on.
     """
     if not topics or not (checkpoint / "commits").is_dir():
         return
@@ -67,8 +71,11 @@ def note(checkpoint: Path, topics: Mapping[str, Reached]) -> None:
     )
     scratch = checkpoint / f"{FILE}.tmp"
     # A copy of the checkpoint for another engine may share the file, so it isn't changed in place.
-    scratch.write_text(text)
-    scratch.replace(checkpoint / FILE)
+    try:
+        scratch.write_text(text)
+        scratch.replace(checkpoint / FILE)
+    except OSError as error:
+        log.warning("the epochs of %s can't be noted: %s", checkpoint.name, error)
 
 
 def noted(checkpoint: Path) -> dict[str, Reached]:

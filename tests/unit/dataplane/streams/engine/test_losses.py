@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from caraway.dataplane.streams.engine.losses import FILE, note, noted, reached, steady
 from caraway.dataplane.topics.positions import LedEnd
 from caraway.dataplane.topics.truncation import Reached
@@ -43,6 +45,18 @@ def test_a_checkpoint_without_a_committed_batch_stays_empty_and_a_damaged_file_s
     checkpoint = committed(tmp_path / "job")
     (checkpoint / FILE).write_text('{"in": {"0"')
     assert noted(checkpoint) == noted(tmp_path / "none") == {}
+
+
+def test_notes_that_cannot_be_written_end_nothing_and_the_older_ones_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk of the checkpoints may be full."""
+    checkpoint = committed(tmp_path / "job")
+    note(checkpoint, {"in": Reached({0: 10}, {0: 1})})
+    (checkpoint / f"{FILE}.tmp").mkdir()
+    note(checkpoint, {"in": Reached({0: 11}, {0: 1})})
+    assert noted(checkpoint) == {"in": Reached({0: 10}, {0: 1})}
+    assert "the epochs of job can't be noted" in caplog.text
 
 
 def test_an_engine_that_copies_the_checkpoint_keeps_its_own_file(tmp_path: Path) -> None:
