@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Protocol
 
 import structlog
@@ -39,9 +38,6 @@ POLL_S = 0.5
 # The most messages and bytes of a batch that is written as it comes, and of one of a sink that is written at intervals.
 BATCH_MESSAGES, BATCH_BYTES = 1_000, 4 * 1024 * 1024
 ROUND_MESSAGES, ROUND_BYTES = 50_000, 32 * 1024 * 1024
-# The lease lasts 30 s and is renewed before a write if it is 3 s old.
-LASTING = timedelta(seconds=30)
-RENEWAL_S = 3.0
 # The most seconds for which the messages of an interrupted batch are awaited, which were there before.
 REST_S = 30.0
 # The seconds between two looks for dead letters that are to be sent again.
