@@ -14,8 +14,9 @@ from caraway.compute.profiles.columns import ColumnProfile
 from caraway.compute.profiles.kinds import Kind
 from caraway.compute.profiles.tables import DELAY, Profile
 from caraway.graph.plan.model import CheckPlan
-from caraway.offline.monitoring.quality.profiling import profiled_kinds
-from caraway.state.tables import quality_profiles
+from caraway.offline.monitoring.drift.datasets import profiled_kinds
+from caraway.state.profiles import Subject
+from caraway.state.tables import drift_profiles
 from tests.parity.comparing import Difference
 from tests.parity.traffic import Part
 
@@ -28,8 +29,9 @@ Row = Mapping[str, Any]
 
 def stored_profiles(engine: sa.Engine, check: CheckPlan) -> dict[tuple[str, int], ColumnProfile]:
     """Return the profiles of a check by field and hour, in microseconds since the epoch."""
-    table = quality_profiles
-    query = sa.select(table.c.field, table.c.hour, table.c.profile).where(table.c.check_id == check.check_id)
+    table = drift_profiles
+    own = table.c.subject == Subject.DATASETS, table.c.scope == check.check_id
+    query = sa.select(table.c.column, table.c.hour, table.c.profile).where(*own)
     with engine.connect() as connection:
         rows = connection.execute(query).all()
     return {

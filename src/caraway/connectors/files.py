@@ -5,9 +5,8 @@ of these; in all other respects they are like `S3`.
 from pathlib import PurePosixPath
 from typing import ClassVar
 
-from caraway.connectors.data_connector import DataConnector
-from caraway.connectors.data_source import ExternalSource, duration_us, named
-from caraway.connectors.s3 import CSV, check_spread, checked_format, selection, stored_format
+from caraway.connectors.data_source import ExternalSource
+from caraway.connectors.s3 import CSV, StoredFiles
 from caraway.connectors.settings import Secretish
 from caraway.errors import DefinitionError
 from caraway.graph.connectors import FilesConnector as FilesSpec
@@ -94,51 +93,13 @@ class Azure(ExternalSource):
         return FilesConnector(self, "container", container_name, prefix, path, format, presorted, spread)
 
 
-class FilesConnector(DataConnector):
+class FilesConnector(StoredFiles):
     """Files of a folder, or objects of a bucket or container."""
 
     data_source: Files | GCS | Azure
-    polled: ClassVar = True
-
-    def __init__(
-        self,
-        data_source: Files | GCS | Azure,
-        word: str,
-        container_name: str,
-        path_prefix: str | None,
-        path: str | None,
-        format: str | CSV | None,
-        presorted: bool,
-        spread: str | None,
-    ) -> None:
-        super().__init__(data_source)
-        where = f"{data_source.kind} {data_source.name}"
-        self._word = word
-        self.container_name = named(where, f"{word}_name", container_name)
-        where = f"{where}, {word} {container_name}"
-        self.format = checked_format(where, format, FORMATS)
-        self.has_structs = self.format in {"json", "avro"}
-        self.presorted = presorted
-        self.path_prefix, self.path_suffix, is_temporal = selection(where, path_prefix, path)
-        self.spread = spread
-        check_spread(where, spread, path, is_temporal)
-
-    def _inside(self) -> str:
-        return f"{self._word}={self.container_name},prefix={self.path_prefix}"
-
-    def check_source(self, label: str) -> None:
-        """Check that a Delta table is read by its own changes."""
-        if self.format == "delta" and self.cdc != "native":
-            raise DefinitionError(f'{label}: a Delta table is read with cdc="native", not {self.cdc!r}')
+    formats: ClassVar = FORMATS
+    structured: ClassVar = frozenset({"json", "avro"})
 
     def spec(self) -> FilesSpec:
         """Return the files as a value."""
-        return FilesSpec(
-            system=self.data_source.stored_system(),
-            container=self.container_name,
-            prefix=self.path_prefix,
-            suffix=self.path_suffix or None,
-            format=stored_format(self.format),
-            presorted=self.presorted,
-            spread_us=None if self.spread is None else duration_us(self.identifier(), "spread", self.spread),
-        )
+        return FilesSpec(container=self.container_name, **self._stored())

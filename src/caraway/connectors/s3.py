@@ -1,7 +1,7 @@
 """S3: files in a bucket."""
 
 import warnings
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from caraway.connectors.data_connector import SINK_EVERY, DataConnector
 from caraway.connectors.data_source import ExternalSource, duration_us, named
@@ -59,21 +59,22 @@ class S3(ExternalSource):
             DefinitionError: A path, format or duration that isn't possible.
             DefinitionAttributeError: Not one of prefix and path, or a spread without path.
         """
-        return S3Connector(self, bucket_name, prefix, path, format, presorted, spread)
+        return S3Connector(self, "bucket", bucket_name, prefix, path, format, presorted, spread)
 
 
-class S3Connector(DataConnector):
-    """Objects of a bucket."""
+class StoredFiles(DataConnector):
+    """The base of connectors of a folder, bucket or container; `word` is what the system calls it."""
 
-    data_source: S3
+    data_source: ExternalSource
     polled: ClassVar = True
-    writable = True
-    sink_every = SINK_EVERY
+    formats: ClassVar[tuple[str, ...]]
+    structured: ClassVar[frozenset[str]]
 
     def __init__(
         self,
-        data_source: S3,
-        bucket_name: str,
+        data_source: ExternalSource,
+        word: str,
+        container_name: str,
         path_prefix: str | None,
         path: str | None,
         format: str | CSV | None,
@@ -81,23 +82,45 @@ class S3Connector(DataConnector):
         spread: str | None,
     ) -> None:
         super().__init__(data_source)
-        where = f"S3 {data_source.name}"
-        self.bucket_name = named(where, "bucket_name", bucket_name)
-        where = f"{where}, bucket {bucket_name}"
-        self.format = checked_format(where, format)
-        self.has_structs = self.format == "json"
+        where = f"{data_source.kind} {data_source.name}"
+        self._word = word
+        self.container_name = named(where, f"{word}_name", container_name)
+        where = f"{where}, {word} {container_name}"
+        self.format = checked_format(where, format, self.formats)
+        self.has_structs = self.format in self.structured
         self.presorted = presorted
         self.path_prefix, self.path_suffix, is_temporal = selection(where, path_prefix, path)
         self.spread = spread
         check_spread(where, spread, path, is_temporal)
 
     def _inside(self) -> str:
-        return f"bucket={self.bucket_name},prefix={self.path_prefix}"
+        return f"{self._word}={self.container_name},prefix={self.path_prefix}"
+
+    def _stored(self) -> dict[str, Any]:
+        """Return what both kinds of values have of the files."""
+        return {
+            "system": self.data_source.stored_system(),
+            "prefix": self.path_prefix,
+            "suffix": self.path_suffix or None,
+            "format": stored_format(self.format),
+            "presorted": self.presorted,
+            "spread_us": None if self.spread is None else duration_us(self.identifier(), "spread", self.spread),
+        }
 
     def check_source(self, label: str) -> None:
         """Check that a Delta table is read by its own changes."""
         if self.format == "delta" and self.cdc != "native":
             raise DefinitionError(f'{label}: a Delta table is read with cdc="native", not {self.cdc!r}')
+
+
+class S3Connector(StoredFiles):
+    """Objects of a bucket."""
+
+    data_source: S3
+    formats: ClassVar = FORMATS
+    structured: ClassVar = frozenset({"json"})
+    writable = True
+    sink_every = SINK_EVERY
 
     def check_sink(self, label: str) -> None:
         """Check that a Delta table is written, by the identity of the worker."""
@@ -109,16 +132,7 @@ class S3Connector(DataConnector):
 
     def spec(self) -> S3Spec:
         """Return the objects as a value."""
-        system = self.data_source.stored_system()
-        return S3Spec(
-            system=system,
-            bucket=self.bucket_name,
-            prefix=self.path_prefix,
-            suffix=self.path_suffix or None,
-            format=stored_format(self.format),
-            presorted=self.presorted,
-            spread_us=None if self.spread is None else duration_us(self.identifier(), "spread", self.spread),
-        )
+        return S3Spec(bucket=self.container_name, **self._stored())
 
 
 def stored_format(given: str | CSV) -> str | CSVFormat:
@@ -128,7 +142,7 @@ def stored_format(given: str | CSV) -> str | CSVFormat:
     return given
 
 
-def checked_format(where: str, given: object, formats: tuple[str, ...] = FORMATS) -> str | CSV:
+def checked_format(where: str, given: object, formats: tuple[str, ...]) -> str | CSV:
     """Return a format of files, CSV if none is given.
 
     Raises:

@@ -222,25 +222,10 @@ class Changelog:
     marks_inserts: bool
 
 
-Operator = (
-    Input
-    | Filter
-    | FilterFunction
-    | Assign
-    | AssignFunction
-    | Transform
-    | Select
-    | Drop
-    | DropNull
-    | Rename
-    | Explode
-    | Union
-    | Dedup
-    | Join
-    | First
-    | Latest
-    | Aggregate
-    | Changelog
+# The operators whose rows are some of their input's rows, or one made of each, and keep the identities of these.
+RowByRow = (
+    Filter | FilterFunction | Assign | AssignFunction | Transform | Select | Drop | DropNull | Rename | Dedup | First
 )
+Operator = Input | RowByRow | Explode | Union | Join | Latest | Aggregate | Changelog
 
 OPERATOR_TYPES: tuple[type, ...] = get_args(Operator)

@@ -2,8 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable
 
 from caraway.errors import CarawayError
 from caraway.process.thread_names import show_name
@@ -117,39 +116,3 @@ class Recurring:
             seconds = min(first * 2.0 ** min(self._failures - 1, 10), longest)
         self._wait(self._woken, seconds)
         self._woken.clear()
-
-
-class Planned(Protocol):
-    """Recurring work that a plan asks for, such as that of one source."""
-
-    @property
-    def plan(self) -> object:
-        """The plan."""
-
-    @property
-    def work(self) -> Recurring:
-        """The work."""
-
-
-P = TypeVar("P")
-W = TypeVar("W", bound=Planned)
-
-
-def follow(running: dict[str, W], wanted: Mapping[str, P], run: Callable[[str, P], W], stop_s: float) -> None:
-    """Stop and start works, so that those of the wanted plans run.
-
-    Args:
-        running: The works that run, by name; it is changed.
-        wanted: The plans by the names of their works. The work of another plan of the same name is replaced.
-        run: Starts the work of a plan.
-        stop_s: The seconds for which the end of a work is awaited. One that hasn't ended by then stays in `running`, so
-            that no second work of its name starts; the next call waits for it again.
-    """
-    gone = [name for name, work in running.items() if wanted.get(name) != work.plan]
-    for name in gone:
-        running[name].work.stopping.set()
-    for name in gone:
-        if running[name].work.stop(stop_s):
-            del running[name]
-    for name in wanted.keys() - running.keys():
-        running[name] = run(name, wanted[name])

@@ -97,14 +97,3 @@ class FeatureCounts:
     feature: str
     commit: str
     counts: Mapping[Finding, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A distance of a feature from its reference, as the drift watch found it last."""
-
-    branch: str
-    feature: str
-    distance: str
-    value: float
-    drifted: bool

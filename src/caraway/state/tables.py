@@ -275,36 +275,39 @@ skew_samples = sa.Table(
     sa.Index("skew_samples_position", "offset", "partition", "row"),
 )
 
-# The profiles of served features by the hour (`caraway.state.drift`), which are the bytes of
-# `caraway.compute.profiles.tables`.
+# The profiles of columns by the hour (`caraway.state.profiles`), which are the bytes of
+# `caraway.compute.profiles.tables`. A column is a feature that a branch served, or a field of the rows of a check.
 drift_profiles = sa.Table(
     "drift_profiles",
     metadata,
-    sa.Column("branch", sa.Text, primary_key=True),
-    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("column", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("hour", sa.DateTime(timezone=True), primary_key=True),
     sa.Column("profile", sa.LargeBinary, nullable=False),
     sa.Index("drift_profiles_hour", "hour"),
 )
 
-# The profiles with which features are compared, such as those of a training set.
+# The profiles with which columns are compared, such as those of a training set.
 drift_references = sa.Table(
     "drift_references",
     metadata,
-    sa.Column("branch", sa.Text, primary_key=True),
-    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("column", sa.Text, primary_key=True),
     sa.Column("profile", sa.LargeBinary, nullable=False),
     sa.Column("set_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("set_by", sa.Text, nullable=False),
 )
 
-# The distances that the last pass found, for metrics.
+# The distances that were found last, for metrics.
 drift_findings = sa.Table(
     "drift_findings",
     metadata,
-    sa.Column("branch", sa.Text, primary_key=True),
-    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("column", sa.Text, primary_key=True),
     sa.Column("distance", sa.Text, primary_key=True),
     sa.Column("value", sa.Double, nullable=False),
     sa.Column("drifted", sa.Boolean, nullable=False),
@@ -347,28 +350,6 @@ quality_samples = sa.Table(
     sa.Column("key", sa.LargeBinary),
     sa.Column("row", sa.LargeBinary, nullable=False),
     sa.Index("quality_samples_check", "check_id", "number", "id"),
-)
-
-# The profiles of the fields of datasets by the hour of event time, which are the bytes of
-# `caraway.compute.profiles.tables`.
-quality_profiles = sa.Table(
-    "quality_profiles",
-    metadata,
-    sa.Column("check_id", sa.Text, primary_key=True),
-    sa.Column("field", sa.Text, primary_key=True),
-    sa.Column("hour", sa.DateTime(timezone=True), primary_key=True),
-    sa.Column("profile", sa.LargeBinary, nullable=False),
-)
-
-# The distances of fields from what they were before, as they were found last.
-quality_drift = sa.Table(
-    "quality_drift",
-    metadata,
-    sa.Column("check_id", sa.Text, primary_key=True),
-    sa.Column("field", sa.Text, primary_key=True),
-    sa.Column("distance", sa.Text, primary_key=True),
-    sa.Column("value", sa.Double, nullable=False),
-    sa.Column("drifted", sa.Boolean, nullable=False),
 )
 
 accounts = sa.Table(

@@ -27,10 +27,10 @@ from caraway.dataplane.topics.positions import TopicEnds, is_behind
 from caraway.graph.plan.model import CheckPlan, RecordSchema
 from caraway.graph.plan.planner import plan_graph
 from caraway.offline.monitoring.quality.follower import FOLDER, QualityFollower
-from caraway.offline.monitoring.quality.profiles import DatasetProfiles
 from caraway.offline.monitoring.quality.store import Findings, QualityStore
 from caraway.offline.monitoring.quality.watching import states_of
 from caraway.state.database import connect
+from caraway.state.profiles import ProfileStore, Subject
 from tests.integration.quality.stalls import definitions
 from tests.timeouts import deadline_in
 
@@ -229,7 +229,7 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
     state = states_of(sales, windows, store.totals())[0]
     assert state.day == state.total == expected_of_sales(rows)[0]
     assert state.status is Status.VIOLATED
-    profiles = DatasetProfiles(store._engine)
+    profiles = ProfileStore(store._engine, Subject.DATASETS)
     stored = {name: by_hour(profiles, checks[name].check_id) for name in ("Sales", "Twice", "Dear")}
     assert stored["Sales"] == profiled_plainly(rows)
     # Each record that puts another row counts, also if a later one revises it.
@@ -243,7 +243,7 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
 Profiled = tuple[int, int, int, float, float | None, float | None, list[tuple[str, int]]]
 
 
-def by_hour(profiles: DatasetProfiles, check_id: str) -> dict[tuple[str, datetime], Profiled]:
+def by_hour(profiles: ProfileStore, check_id: str) -> dict[tuple[str, datetime], Profiled]:
     """Return the exact parts of the profiles of stalls and prices by hour."""
     found = {}
     for hour in {at.replace(minute=0, second=0) for at in (NOW - timedelta(minutes=n) for n in range(61))}:

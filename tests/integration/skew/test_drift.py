@@ -71,7 +71,7 @@ def test_served_features_drift_from_their_training_set_and_not_from_themselves(s
     shop.ask([shop.till.total], [1])
     eventually(lambda: shop.rows() == USERS + 1, shop.archive.said)
     assert watch(shop, receiver).run_once()
-    drifted = {(one.feature, one.distance) for one in DriftStore(shop.database).found() if one.drifted}
+    drifted = {(one.column, one.distance) for one in DriftStore(shop.database).profiles.found() if one.drifted}
     assert ("Till.total", "ks") in drifted
     # The owner is told once, also if another process goes on.
     (alert,) = receiver.taken
@@ -91,4 +91,4 @@ def test_served_features_drift_from_their_training_set_and_not_from_themselves(s
     assert ended["startsAt"] == alert["startsAt"]
     assert ended["endsAt"] < alert["endsAt"]
     with shop.database.connect() as connection:
-        assert connection.execute(select(drift_profiles.c.feature).distinct()).scalars().all()
+        assert connection.execute(select(drift_profiles.c.column).distinct()).scalars().all()

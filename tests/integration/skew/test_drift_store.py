@@ -9,8 +9,8 @@ import pytest
 from caraway.compute.profiles.columns import ColumnProfile
 from caraway.compute.profiles.kinds import Kind
 from caraway.state.database import connect
-from caraway.state.drift import DriftStore, HourKey, Profiled
-from caraway.state.findings import Found
+from caraway.state.drift import DriftStore, Profiled
+from caraway.state.profiles import Found, HourKey, ProfileStore, Subject
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def column(*values: float) -> ColumnProfile:
 
 
 def key(hours: int = 0, *, feature: str = "A.x", branch: str = "main") -> HourKey:
-    return HourKey(branch=branch, feature=feature, kind=Kind.NUMBER, hour=HOUR + timedelta(hours=hours))
+    return HourKey(scope=branch, column=feature, kind=Kind.NUMBER, hour=HOUR + timedelta(hours=hours))
 
 
 def profiled(since: int | None, until: int, columns: dict[HourKey, ColumnProfile]) -> Profiled:
@@ -37,7 +37,7 @@ def profiled(since: int | None, until: int, columns: dict[HourKey, ColumnProfile
 
 
 def sums(store: DriftStore, hours: int, *, branch: str = "main") -> dict[str, tuple[int, float]]:
-    found = store.window(branch, HOUR, HOUR + timedelta(hours=hours), ["A.x", "A.y"])
+    found = store.profiles.window(branch, HOUR, HOUR + timedelta(hours=hours), ["A.x", "A.y"])
     return {name: (profile.rows, profile.moments.sum()) for (name, _), profile in found.items()}
 
 
@@ -56,26 +56,43 @@ def test_a_pass_is_in_the_profiles_once(store: DriftStore) -> None:
 
 
 def test_a_reference_takes_the_place_of_the_one_before(store: DriftStore) -> None:
-    store.set_references("main", {"A.x": column(1), "A.y": column(2)}, "ann")
-    store.set_references("main", {"A.x": column(5)}, "bob")
-    found = store.references("main", ["A.x", "A.y", "A.z"])
+    store.profiles.set_references("main", {"A.x": column(1), "A.y": column(2)}, "ann")
+    store.profiles.set_references("main", {"A.x": column(5)}, "bob")
+    found = store.profiles.references("main", ["A.x", "A.y", "A.z"])
     assert {name: (one.profile.mean, one.set_by) for name, one in found.items()} == {
         "A.x": (5.0, "bob"),
         "A.y": (2.0, "ann"),
     }
-    assert store.references("other", ["A.x"]) == {}
+    assert store.profiles.references("other", ["A.x"]) == {}
 
 
 def test_what_was_found_last_is_kept_and_old_profiles_and_branches_go(store: DriftStore) -> None:
-    found = [Found(branch="main", feature="A.x", distance="psi", value=0.3, drifted=True)]
-    store.record("main", [Found(branch="main", feature="A.y", distance="ks", value=0.1, drifted=False)])
-    store.record("main", found)
-    assert store.found() == found
+    found = [Found(scope="main", column="A.x", distance="psi", value=0.3, drifted=True)]
+    store.profiles.record("main", [Found(scope="main", column="A.y", distance="ks", value=0.1, drifted=False)])
+    store.profiles.record("main", found)
+    assert store.profiles.found() == found
     store.add(profiled(None, 1, {key(): column(1), key(1): column(2), key(1, branch="gone"): column(3)}))
-    store.set_references("gone", {"A.x": column(1)}, "ann")
+    store.profiles.set_references("gone", {"A.x": column(1)}, "ann")
     store.prune(HOUR + timedelta(hours=1), ["main"])
     assert sums(store, 5) == {"A.x": (1, 2.0)}
     assert sums(store, 5, branch="gone") == {}
-    assert store.references("gone", ["A.x"]) == {}
+    assert store.profiles.references("gone", ["A.x"]) == {}
     store.prune(HOUR, ["other"])
-    assert store.found() == []
+    assert store.profiles.found() == []
+
+
+def test_features_and_datasets_of_one_name_are_apart(store: DriftStore, postgres: str) -> None:
+    engine = connect(postgres)
+    datasets = ProfileStore(engine, Subject.DATASETS)
+    found = [Found(scope="main", column="A.x", distance="psi", value=0.3, drifted=True)]
+    store.add(profiled(None, 1, {key(): column(1)}))
+    store.profiles.set_references("main", {"A.x": column(1)}, "ann")
+    store.profiles.record("main", found)
+    assert store.profiles.newest("main") == HOUR
+    assert (datasets.newest("main"), datasets.found()) == (None, [])
+    assert datasets.window("main", HOUR, HOUR + timedelta(hours=1), ["A.x"]) == {}
+    assert datasets.references("main", ["A.x"]) == {}
+    datasets.record("main", [])
+    store.prune(HOUR - timedelta(hours=1), ["main"])
+    assert store.profiles.found(["main"]) == store.profiles.found(limit=1) == found
+    engine.dispose()

@@ -161,9 +161,9 @@ def test_writes_can_be_awaited(kafka: str, writer: TopicWriter, topic: str) -> N
     ensure_topics(kafka, [topic], 2)
 
     async def write_many() -> None:
-        await asyncio.gather(*(writer.write_async(topic, [(b"%d" % n, b"v", None)]) for n in range(200)))
+        await asyncio.gather(*(asyncio.wrap_future(writer.write(topic, [(b"%d" % n, b"v", None)])) for n in range(200)))
         with pytest.raises(UnavailableError):
-            await writer.write_async(topic + ".none", [(None, b"v", None)])
+            await asyncio.wrap_future(writer.write(topic + ".none", [(None, b"v", None)]))
 
     asyncio.run(write_many())
     assert sum(sizes(kafka, topic, 2)) == 200

@@ -13,8 +13,8 @@ import yaml
 from prometheus_client import REGISTRY
 
 from caraway.apps.server import surface
-from caraway.offline.monitoring.figures import SkewFigures
-from caraway.offline.monitoring.quality.metrics import DatasetDriftFigures, QualityFigures
+from caraway.offline.monitoring.figures import DATASET_DRIFT_FIGURES, SkewFigures
+from caraway.offline.monitoring.quality.metrics import QualityFigures
 from tests.markdown import DOCS
 
 DEPLOY = DOCS.parent / "deploy"
@@ -32,7 +32,7 @@ def labels_of_metrics() -> dict[str, set[str]]:
     """Return the labels of each series that a server has, by the name of the series."""
     assert surface.ENDPOINTS, "importing the surface registers all metrics of the server"
     found: dict[str, set[str]] = {}
-    for collector in {*REGISTRY._collector_to_names, SkewFigures(), QualityFigures(), DatasetDriftFigures()}:
+    for collector in {*REGISTRY._collector_to_names, SkewFigures(), QualityFigures(), DATASET_DRIFT_FIGURES}:
         for family in getattr(collector, "describe", collector.collect)():
             declared = set(getattr(collector, "_labelnames", ())) | set(getattr(family, "_labelnames", ()))
             for suffix in SUFFIXES.get(family.type, ("",)):

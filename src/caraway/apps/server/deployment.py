@@ -30,15 +30,14 @@ from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.letter_reader import LetterReader
 from caraway.dataplane.topics.newest import NewestReader
 from caraway.dataplane.topics.producer import TopicWriter
-from caraway.offline.monitoring.quality.profiles import DatasetProfiles
 from caraway.offline.monitoring.quality.store import QualityStore
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
 from caraway.process.secrets.keyring import Keyring
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
-from caraway.state.drift import DriftStore
 from caraway.state.erasures import ErasureLog
+from caraway.state.profiles import ProfileStore
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.state.secrets import SecretStore
@@ -136,9 +135,9 @@ class Monitoring:
         skew: The differences between what was served and what an offline query computes.
     """
 
-    drift: DriftStore
+    drift: ProfileStore
     false_alarms: float
-    profiles: DatasetProfiles
+    profiles: ProfileStore
     quality: QualityStore
     skew: SkewStore
 

@@ -16,13 +16,14 @@ from caraway.compute.expectations.counts import Counts
 from caraway.compute.expectations.suite import checks_of as parts_of
 from caraway.dataplane.archive.reports import ArchiveReports
 from caraway.dataplane.archive.served_log import SERVED
+from caraway.offline.monitoring.figures import DATASET_DRIFT_FIGURES, LabelledDistance
 from caraway.offline.monitoring.quality.checks import branches_of, checks_of
-from caraway.offline.monitoring.quality.metrics import DATASET_DRIFT_FIGURES, QUALITY_FIGURES, FieldDistance, Key
-from caraway.offline.monitoring.quality.profiles import DatasetProfiles
+from caraway.offline.monitoring.quality.metrics import QUALITY_FIGURES, Key
 from caraway.offline.monitoring.quality.store import QualityStore
 from caraway.process.children.forking import Forked, ForkServer
 from caraway.process.recurring import Recurring
 from caraway.state.plans import Needed
+from caraway.state.profiles import ProfileStore
 from caraway.state.watched import WatchedStore, WatchLease
 
 LOG = structlog.get_logger(__name__)
@@ -153,7 +154,7 @@ class QualityNews:
     """
 
     store: QualityStore
-    profiles: DatasetProfiles
+    profiles: ProfileStore
     needed: Callable[[], Needed | None]
     enabled: bool
 
@@ -174,15 +175,14 @@ class QualityNews:
             return None
         return needed
 
-    def _drift(self, needed: Needed) -> list[FieldDistance]:
+    def _drift(self, needed: Needed) -> list[LabelledDistance]:
         checks, branches = checks_of(needed), branches_of(needed)
         profiled = [check_id for check_id in branches if checks[check_id].profiled]
-        found = self.profiles.found(profiled) if profiled else {}
+        found = self.profiles.found(profiled) if profiled else []
         return [
-            (branch, checks[check_id].dataset.name, one)
-            for check_id, each in found.items()
-            for branch in branches[check_id]
-            for one in each
+            ((branch, checks[one.scope].dataset.name, one.column), one)
+            for one in found
+            for branch in branches[one.scope]
         ]
 
     def _totals(self, needed: Needed) -> dict[Key, Counts]:

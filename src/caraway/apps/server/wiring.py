@@ -61,7 +61,6 @@ from caraway.dataplane.topics.producer import TopicWriter
 from caraway.offline.monitoring.figures import SERVED_WATCHES
 from caraway.offline.monitoring.openlineage.starting import lineage_watches
 from caraway.offline.monitoring.openlineage.watch import LineageWatch
-from caraway.offline.monitoring.quality.profiles import DatasetProfiles
 from caraway.offline.monitoring.quality.store import QualityStore
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
@@ -73,12 +72,12 @@ from caraway.state.access import Access
 from caraway.state.audit import AuditLog
 from caraway.state.blueprints import AssetKind
 from caraway.state.database import end_retries
-from caraway.state.drift import DriftStore
 from caraway.state.erasures import ErasureLog
 from caraway.state.ledger import Ledger
 from caraway.state.listening import Listener
 from caraway.state.losses import Losses
 from caraway.state.plans import Needed
+from caraway.state.profiles import ProfileStore, Subject
 from caraway.state.replays import Replays
 from caraway.state.skew import SkewStore
 from caraway.state.watched import WatchLease, watcher
@@ -359,9 +358,9 @@ def _erasure(base: Foundation, index: ServerIndex, topics: Topics) -> Erasure:
 
 def _monitoring(base: Foundation) -> Monitoring:
     return Monitoring(
-        drift=DriftStore(base.engine),
+        drift=ProfileStore(base.engine, Subject.FEATURES),
         false_alarms=base.settings.drift.false_alarms,
-        profiles=DatasetProfiles(base.engine),
+        profiles=ProfileStore(base.engine, Subject.DATASETS),
         quality=QualityStore(base.engine),
         skew=SkewStore(base.engine),
     )

@@ -94,6 +94,11 @@ def _further(origin: Origin, text: str) -> Origin:
 def _origins(operator: ops.Operator, before: Traced, table: Table) -> Sequence[Origin]:
     """Return the origins of the versions of an operator's output."""
     versions = before.table.versions
+    if isinstance(operator, ops.RowByRow):
+        known = dict(zip(map(id, versions), before.origins, strict=True))
+        if all(id(version) in known for version in table.versions):
+            return [known[id(version)] for version in table.versions]
+        return [origin for origin, _ in zip(before.origins, table.versions, strict=True)]
     match operator:
         case ops.Latest():
             known = {id(version.row): origin for version, origin in zip(versions, before.origins, strict=True)}
@@ -105,12 +110,8 @@ def _origins(operator: ops.Operator, before: Traced, table: Table) -> Sequence[O
             return _changes(versions, before.origins)
         case ops.Aggregate():
             return [_of_aggregate(operator, version) for version in table.versions]
-        case _:
-            # Any other operator returns some of the versions of its input, unchanged, or makes one of each.
-            known = dict(zip(map(id, versions), before.origins, strict=True))
-            if all(id(version) in known for version in table.versions):
-                return [known[id(version)] for version in table.versions]
-            return [origin for origin, _ in zip(before.origins, table.versions, strict=True)]
+        case ops.Input() | ops.Union() | ops.Join():
+            raise TypeError(f"{type(operator).__name__} doesn't have exactly one input")
 
 
 def _changes(versions: Sequence[Version], origins: Sequence[Origin]) -> Sequence[Origin]:

@@ -1,1 +1,1 @@
-"""Connectors in processes of their own, which have their rights, their secrets and nothing of the platform."""
+"""Connectors in processes of their own, confined to their rights, and the fleets of the workers that use them."""

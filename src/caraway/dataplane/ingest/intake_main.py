@@ -18,7 +18,6 @@ from caraway.dataplane.ingest.delivery import Deliverer
 from caraway.dataplane.ingest.endpoints import Endpoint
 from caraway.dataplane.ingest.intake import THREAD_SLICE, IngestReport, Intake
 from caraway.dataplane.ingest.intake_frames import READY, Outcome, Work, framed, received
-from caraway.dataplane.ingest.json_text import parse
 from caraway.dataplane.ingest.marks import Marks
 from caraway.dataplane.ingest.table import table
 from caraway.dataplane.ingest.targets import Target
@@ -28,6 +27,7 @@ from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
 from caraway.process.allocator import return_large_buffers
 from caraway.process.collector import collect_rarely
+from caraway.process.json_text import parse
 from caraway.process.settings.settings import load_settings
 
 LOGGER = logging.getLogger(__name__)

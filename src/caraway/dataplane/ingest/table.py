@@ -6,8 +6,8 @@ from itertools import islice
 from typing import ClassVar, Protocol
 
 from caraway.compute.rows.column_casts import MISSING
-from caraway.dataplane.ingest.json_text import parse
 from caraway.errors import InvalidInputError, TooLargeError, shortened
+from caraway.process.json_text import parse
 
 # The most rows in one request, to log or to query. As many rows of nine columns have just as many values as a text may
 # have (MAX_VALUES).

@@ -2,8 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import structlog
 
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits, Holder
 from caraway.dataplane.archive.store.past import ArchivedPast
-from caraway.dataplane.confined.process import end_of
+from caraway.dataplane.confined.fleet import STOP_S, Fleet, Leased
 from caraway.dataplane.sinks.envelopes import Envelopes, Product
 from caraway.dataplane.sinks.feed import Feed, TopicFeed
 from caraway.dataplane.sinks.letters import WRITE_S, SinkLetters
@@ -20,35 +19,23 @@ from caraway.dataplane.sinks.positions import SinkPositions
 from caraway.dataplane.sinks.remote import RemoteWriter, check_sink
 from caraway.dataplane.sinks.replays import QueuedReplays
 from caraway.dataplane.sinks.table_state import TableState
-from caraway.dataplane.sinks.worker import LASTING, RENEWAL_S, SinkWorker
+from caraway.dataplane.sinks.worker import SinkWorker
 from caraway.dataplane.sinks.writer import Refusal, SignIn, SinkWriter, Writing
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.left_out import LeftOutLetters
 from caraway.dataplane.topics.letter_reader import LetterReader
 from caraway.dataplane.topics.local_state import remove
 from caraway.dataplane.topics.producer import TopicWriter
-from caraway.errors import UnavailableError
 from caraway.graph.plan.model import SinkPlan
 from caraway.graph.secrets.hiding import HiddenSecrets
-from caraway.process.recurring import Recurring, follow
 from caraway.state.losses import Loss, Losses
-from caraway.state.ownership.leases import HeldLease, Lease
 from caraway.state.ownership.members import WRITERS
-from caraway.state.ownership.shares import Shares
 from caraway.state.sink_replays import SinkReplays
 
 LOG = structlog.get_logger(__name__)
 
-# The first pause after a failure, in seconds, which doubles with each further one, and the longest one.
-FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
-# The seconds between two looks whether another server still writes a sink.
-STANDBY_S = 2.0
-# The seconds after which a server looks which sinks it is to write, and starts and stops workers; `set_plans` makes it
-# do so at once.
-FOLLOW_S = 5.0
-# The seconds for which the stop of a worker is awaited, which first finishes what it is doing; then its process is
-# ended.
-STOP_S = 5.0
+# The seconds until a sink that failed is tried again: after the first failure, and at most after many.
+RETRY_S = (1.0, 60.0)
 # The seconds after which the check of a sink is given up, and its process ended.
 CHECK_S = 60.0
 FOLDER = "sinks"
@@ -79,13 +66,13 @@ class SinkStatus:
     target: str
     system: str
     state: str
-    owned: bool
-    guarantee: str
-    backlog: int | None
-    offsets: Mapping[int, int]
-    written_at: float | None
-    dead_letters: int
-    error: str
+    owned: bool = False
+    guarantee: str = ""
+    backlog: int | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    written_at: float | None = None
+    dead_letters: int = 0
+    error: str = ""
 
 
 class Sinks:
@@ -119,8 +106,6 @@ class Sinks:
         """
         self._limits = limits
         self._bootstrap_servers = bootstrap_servers
-        self._engine = engine
-        self._member = member
         self._folder = folder / FOLDER
         self._objects_url = objects_url
         self._erased = erased
@@ -134,25 +119,15 @@ class Sinks:
         # The producer of dead letters, made when the first sink starts.
         self._letters: TopicWriter | None = None
         self._left_out = LeftOutLetters(bootstrap_servers, "sink")
-        self._shares = Shares(engine, WRITERS, member)
-        self._wanted: Mapping[str, SinkPlan] = {}
-        self._running: dict[str, _Running] = {}
-        self._lock = threading.Lock()
-        self._follower = Recurring("sinks", self._follow, FOLLOW_S)
+        self._fleet = Fleet("sink", engine, WRITERS, member, self._begin)
 
     def start(self) -> None:
         """Start to write."""
-        self._follower.start()
+        self._fleet.start()
 
     def stop(self) -> None:
         """Stop to write, and let other servers do it."""
-        self._follower.stop(STOP_S)
-        self.set_plans(())
-        with suppress(UnavailableError):
-            # If it isn't known which sinks are this server's, it hasn't begun to write any.
-            self._follow()
-        with suppress(UnavailableError):
-            self._shares.leave()
+        self._fleet.stop()
         if self._letters is not None:
             self._letters.close(STOP_S)
         self._left_out.close()
@@ -160,8 +135,7 @@ class Sinks:
 
     def set_plans(self, sinks: Iterable[SinkPlan]) -> None:
         """Write these sinks from now on."""
-        self._wanted = {sink.sink_id: sink for sink in sinks}
-        self._follower.wake()
+        self._fleet.set_plans({sink.sink_id: sink for sink in sinks})
 
     def check(self, plan: SinkPlan) -> None:
         """Check that a sink can be written, without changing anything.
@@ -188,33 +162,24 @@ class Sinks:
 
     def statuses(self) -> list[SinkStatus]:
         """Return the state of each sink."""
-        running = dict(self._running)
-        others = [_standby(plan) for name, plan in self._wanted.items() if name not in running]
-        return [*(each.status for each in running.values()), *others]
-
-    def _follow(self) -> None:
-        """Start and stop workers, so that they are those of the wanted sinks that this server is to write."""
-        with self._lock:
-            known = self._wanted
-            mine = self._shares.mine(known)
-            follow(self._running, {name: plan for name, plan in known.items() if name in mine}, self._run, STOP_S)
+        return self._fleet.statuses(_status, _standby)
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.sqlite"
 
-    def _run(self, name: str, plan: SinkPlan) -> "_Running":
+    def _begin(self, name: str, plan: SinkPlan) -> Leased[SinkPlan, SinkWorker]:
         if self._letters is None:
             self._letters = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S)
         secrets = HiddenSecrets(self._sign_in.resolve)
         hold = Holder(self._limits, plan.sink.connector, writes=True)
-        running = _Running(plan, self._worker(name, plan, self._letters, secrets), secrets, hold)
-        running.work.start()
-        return running
+        worker = self._worker(name, plan, self._letters, secrets)
+        title = f"sink {plan.sink.connector.identifier} of {plan.dataset.name}"
+        made = Leased(plan, worker, title=title, secrets=secrets, hold=hold, retry_s=RETRY_S, finish=worker.stop)
+        made.work.stopping = worker.stopping
+        return made
 
     def _worker(self, name: str, plan: SinkPlan, letters: TopicWriter, secrets: HiddenSecrets) -> SinkWorker:
-        right = HeldLease(
-            Lease(engine=self._engine, name=f"sink {name}", owner=self._member), LASTING, renew_s=RENEWAL_S
-        )
+        right = self._fleet.right(name)
         stopping = threading.Event()
 
         def feed() -> Feed:
@@ -258,53 +223,23 @@ class Sinks:
         self._losses.note(Loss(topic=plan.topic.name, follower=name, kind="sink", text=text))
 
 
-class _Running:
-    """A sink that is being written."""
-
-    def __init__(self, plan: SinkPlan, worker: SinkWorker, secrets: HiddenSecrets, hold: Holder) -> None:
-        self.plan = plan
-        self._hold = hold
-        self._secrets = secrets
-        self._worker = worker
-        self._owned = False
-        title = f"sink {plan.sink.connector.identifier} of {plan.dataset.name}"
-        self.work = Recurring(
-            title,
-            self._run,
-            self._pause_s,
-            retry_s=(FIRST_RETRY_S, LONGEST_RETRY_S),
-            at_once=True,
-            finish=self._worker.stop,
-            interrupt=end_of,
-        )
-        self.work.stopping = worker.stopping
-
-    @property
-    def status(self) -> SinkStatus:
-        """The state of the sink."""
-        plan, worker, failure = self.plan, self._worker, self.work.failure
-        return SinkStatus(
-            dataset=plan.dataset.name,
-            sink=plan.sink.connector.identifier,
-            target=plan.target,
-            system=plan.sink.connector.system_name,
-            state=_state(worker, failure),
-            owned=worker.owned,
-            guarantee=worker.guarantee,
-            backlog=worker.lag,
-            offsets=worker.offsets,
-            written_at=worker.written_at,
-            dead_letters=worker.refused,
-            error=failure or worker.refusal,
-        )
-
-    def _run(self) -> None:
-        with self._secrets.hidden(), self._hold():
-            self._owned = self._worker.step()
-
-    def _pause_s(self) -> float:
-        """Return the seconds before the next step: 0 while this server may write, as a step waits itself."""
-        return 0.0 if self._owned else STANDBY_S
+def _status(running: Leased[SinkPlan, SinkWorker]) -> SinkStatus:
+    """Return the state of a sink that this server is to write."""
+    plan, worker, failure = running.plan, running.worker, running.work.failure
+    return SinkStatus(
+        dataset=plan.dataset.name,
+        sink=plan.sink.connector.identifier,
+        target=plan.target,
+        system=plan.sink.connector.system_name,
+        state=_state(worker, failure),
+        owned=worker.owned,
+        guarantee=worker.guarantee,
+        backlog=worker.lag,
+        offsets=worker.offsets,
+        written_at=worker.written_at,
+        dead_letters=worker.refused,
+        error=failure or worker.refusal,
+    )
 
 
 def _standby(plan: SinkPlan) -> SinkStatus:
@@ -315,13 +250,6 @@ def _standby(plan: SinkPlan) -> SinkStatus:
         target=plan.target,
         system=plan.sink.connector.system_name,
         state="standby",
-        owned=False,
-        guarantee="",
-        backlog=None,
-        offsets={},
-        written_at=None,
-        dead_letters=0,
-        error="",
     )
 
 

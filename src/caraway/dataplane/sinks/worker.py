@@ -8,8 +8,9 @@ of the table may be older; then it is brought up to the position from the topic,
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -39,9 +40,6 @@ POLL_S = 0.5
 # The most messages and bytes of a batch that is written as it comes, and of one of a sink that is written at intervals.
 BATCH_MESSAGES, BATCH_BYTES = 1_000, 4 * 1024 * 1024
 ROUND_MESSAGES, ROUND_BYTES = 50_000, 32 * 1024 * 1024
-# The lease lasts 30 s and is renewed before a write if it is 3 s old.
-LASTING = timedelta(seconds=30)
-RENEWAL_S = 3.0
 # The most seconds for which the messages of an interrupted batch are awaited, which were there before.
 REST_S = 30.0
 # The seconds between two looks for dead letters that are to be sent again.
@@ -66,6 +64,16 @@ class Positions(Protocol):
 Connect = Callable[[str, Callable[[Sequence[Refusal]], None]], SinkWriter]
 # Writes dead letters of refused changes, given the branch that envelopes name, and waits until they are durable.
 Refuse = Callable[[str, Sequence[Refusal]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A sink that is open, with the topic of its dataset and the rows on this server's disk."""
+
+    feed: Feed
+    state: TableState
+    writer: SinkWriter
+    changelog: Changelog
 
 
 class SinkWorker:
@@ -114,10 +122,7 @@ class SinkWorker:
         self._leave_out, self._note_loss = leave_out, note_loss
         self._clock = clock
         self.stopping = stopping or threading.Event()
-        self._feed: Feed | None = None
-        self._state: TableState | None = None
-        self._writer: SinkWriter | None = None
-        self._changelog: Changelog | None = None
+        self._opened: _Open | None = None
         self._position = SinkPosition(branch=plan.branch)
         # Messages that were read and aren't written, in order, without those of the batch that is being written.
         self._ahead: list[Message] = []
@@ -158,7 +163,7 @@ class SinkWorker:
     @property
     def guarantee(self) -> str:
         """The guarantee of the sink; empty if this server doesn't write it now."""
-        return "" if self._writer is None else self._writer.guarantee
+        return "" if self._opened is None else self._opened.writer.guarantee
 
     def step(self) -> bool:
         """Read and write once; return False if another server has the right to write.
@@ -184,29 +189,46 @@ class SinkWorker:
         if not self._right.keep(succeeds=True):
             self._close()
             return False
-        writer = self._writer or self._open()
+        opened = self._opened = self._opened or self._open()
         if self._batch is None:
-            self._batch = self._refused_before()
+            self._batch = self._refused_before(opened)
         if self._batch is None and self._clock() < self._due_at:
             self.stopping.wait(POLL_S)
-            self._note_lag()
+            self._note_lag(opened)
             return True
-        batch = self._batch = self._batch or self._next()
+        batch = self._batch = self._batch or self._next(opened)
         if batch is not None:
-            self._deliver(writer, batch)
+            self._deliver(opened, batch)
             self._batch = None
-        self._note_lag()
+        self._note_lag(opened)
         return True
 
-    def _open(self) -> SinkWriter:
+    def _open(self) -> _Open:
         """Connect to the sink, and go on where the last owner was."""
         found = self._positions.load(self._name)
         position = found or SinkPosition(branch=self._plan.branch)
-        feed, state = self._feed_of(), self._state_of()
-        # They are kept here at once, so that `_close` closes them also if the rest fails.
-        self._feed, self._state = feed, state
-        writer = self._connect(position.branch, lambda refusals: self._note_refused(position.branch, refusals))
-        self._writer = writer
+        # All of them are closed if the rest fails.
+        with ExitStack() as stack:
+            feed = stack.enter_context(closing(self._feed_of()))
+            state = stack.enter_context(closing(self._state_of()))
+            refuse = partial(self._note_refused, position.branch)
+            writer = stack.enter_context(closing(self._connect(position.branch, refuse)))
+            self._begin(found, position, feed=feed, state=state, writer=writer)
+            stack.pop_all()
+        return _Open(feed, state, writer, Changelog(self._plan, state, self._erased, self._leave_out))
+
+    def _begin(
+        self, found: SinkPosition | None, position: SinkPosition, *, feed: Feed, state: TableState, writer: SinkWriter
+    ) -> None:
+        """Read the topic from where the sink has all changes.
+
+        Args:
+            found: The stored position; None if there is none.
+            position: The same, or that of the topic's beginning.
+            feed: The topic.
+            state: The rows on this server's disk.
+            writer: The sink.
+        """
         there = writer.positions()
         partitions = feed.partitions()
         ours = {} if writer.remembers else position.written
@@ -235,10 +257,8 @@ class SinkWorker:
             # before the next changes aren't known any more.
             state.clear()
         known = state.positions()
-        self._changelog = Changelog(self._plan, state, self._erased, self._leave_out)
         feed.start({p: known.get(p, 0) for p in partitions})
         self._ahead = []
-        return writer
 
     @staticmethod
     def _has_lost(feed: Feed, state: TableState) -> bool:
@@ -246,34 +266,31 @@ class SinkWorker:
         positions, there = state.positions(), feed.partitions()
         return bool(feed.continuation(Reached({p: positions.get(p, 0) for p in there}, state.epochs())).lost)
 
-    def _next(self) -> Batch | None:
+    def _next(self, opened: _Open) -> Batch | None:
         """Read messages and return what they change; None if there are none yet."""
-        assert self._feed is not None  # noqa: S101 (it is open)
-        assert self._state is not None  # noqa: S101
-        assert self._changelog is not None  # noqa: S101
         written, until = self._position.written, self._position.until
-        messages = self._interrupted(self._feed, until) if until else self._fresh(self._feed)
+        messages = self._interrupted(opened, until) if until else self._fresh(opened)
         if not messages:
-            self._end_round(self._feed)
+            self._end_round(opened.feed)
             return None
-        changes = self._changelog.changes(messages)
+        changes = opened.changelog.changes(messages)
         self._taken = {partition: offset + 1 for _, _, partition, offset in messages}
         ends = self._with_replayed({**written, **self._taken})
-        may_repeat = self._writer is None or self._writer.guarantee != EXACTLY_ONCE
+        may_repeat = opened.writer.guarantee != EXACTLY_ONCE
         if may_repeat and not until and any(change.after is None for change in changes):
             until = {partition: end for partition, end in ends.items() if partition != REPLAYED}
             self._save(SinkPosition(branch=self._position.branch, written=written, until=until))
         return Batch(changes=merged(changes), reached=ends)
 
-    def _fresh(self, feed: Feed) -> list[Message]:
+    def _fresh(self, opened: _Open) -> list[Message]:
         """Return the messages of the next batch."""
         at_intervals = self._plan.sink.every_us is not None
         most, most_bytes = (ROUND_MESSAGES, ROUND_BYTES) if at_intervals else (BATCH_MESSAGES, BATCH_BYTES)
         if not self._ahead:
-            self._read(feed)
+            self._read(opened)
         while at_intervals and len(self._ahead) < most and _bytes(self._ahead) < most_bytes:
             # The round ends where the topic ended when it began, so that a busy topic doesn't put off the write.
-            if self._is_round_read(feed) or not self._read(feed):
+            if self._is_round_read(opened.feed) or not self._read(opened):
                 break
         count = size = 0
         while count < min(most, len(self._ahead)) and size < most_bytes:
@@ -282,26 +299,25 @@ class SinkWorker:
         found, self._ahead = self._ahead[:count], self._ahead[count:]
         return found
 
-    def _interrupted(self, feed: Feed, until: Mapping[int, int]) -> list[Message]:
+    def _interrupted(self, opened: _Open, until: Mapping[int, int]) -> list[Message]:
         """Return the messages of a batch that was interrupted, all of them and no others."""
         deadline = self._clock() + REST_S
-        while not all(feed.positions().get(partition, 0) >= end for partition, end in until.items()):
-            self._read(feed)
+        while not all(opened.feed.positions().get(partition, 0) >= end for partition, end in until.items()):
+            self._read(opened)
             if self._clock() > deadline:
                 raise UnavailableError("the rest of an interrupted batch can't be read yet")
         found = [message for message in self._ahead if message[3] < until.get(message[2], 0)]
         self._ahead = [message for message in self._ahead if message[3] >= until.get(message[2], 0)]
         return found
 
-    def _read(self, feed: Feed) -> bool:
+    def _read(self, opened: _Open) -> bool:
         """Read some messages, and return whether there were any. Those that are written already go into the state."""
-        assert self._state is not None  # noqa: S101 (it is open)
-        assert self._changelog is not None  # noqa: S101
-        messages, written = feed.read(POLL_S), self._position.written
+        feed, written = opened.feed, self._position.written
+        messages = feed.read(POLL_S)
         old = [message for message in messages if message[3] < written.get(message[2], 0)]
         if old:
-            self._changelog.changes(old)
-            self._state.commit({partition: offset + 1 for _, _, partition, offset in old}, feed.epochs())
+            opened.changelog.changes(old)
+            opened.state.commit({partition: offset + 1 for _, _, partition, offset in old}, feed.epochs())
         self._ahead += [message for message in messages if message[3] >= written.get(message[2], 0)]
         if self._round_ends is None and (ends := feed.ends()).keys() >= written.keys() - {REPLAYED}:
             self._round_ends = ends
@@ -311,8 +327,8 @@ class SinkWorker:
         ends, read = self._round_ends, feed.positions()
         return ends is not None and all(read.get(partition, 0) >= end for partition, end in ends.items())
 
-    def _deliver(self, writer: SinkWriter, batch: Batch) -> None:
-        assert self._state is not None  # noqa: S101 (it is open)
+    def _deliver(self, opened: _Open, batch: Batch) -> None:
+        writer = opened.writer
         if not self._right.keep(succeeds=True):
             raise UnavailableError(LOST)
         self.refusal = ""
@@ -327,9 +343,8 @@ class SinkWorker:
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))
         self._note_again()
         # The state may not have all records of the other partitions before the position yet.
-        assert self._feed is not None  # noqa: S101
-        self._state.commit(self._taken, self._feed.epochs())
-        self._end_round(self._feed)
+        opened.state.commit(self._taken, opened.feed.epochs())
+        self._end_round(opened.feed)
         metrics.count(system, dataset, written=len(batch.changes) - refused, refused=refused)
 
     def _note_refused(self, branch: str, refusals: Sequence[Refusal]) -> None:
@@ -340,12 +355,11 @@ class SinkWorker:
         if refusals:
             self.refusal = refusals[-1].reason
 
-    def _refused_before(self) -> Batch | None:
+    def _refused_before(self, opened: _Open) -> Batch | None:
         """Return a batch of the changes of dead letters that are to be sent again; None if there are none."""
-        assert self._state is not None  # noqa: S101 (it is open)
         if self._clock() < self._look_at or self._position.until:
             return None
-        known, written = self._state.positions(), self._position.written
+        known, written = opened.state.positions(), self._position.written
         if any(known.get(partition, 0) < offset for partition, offset in written.items() if partition != REPLAYED):
             # It isn't known yet which changes are the newest ones.
             return None
@@ -358,7 +372,7 @@ class SinkWorker:
         for each in again:
             if each.change is None:
                 self._outcomes[each.number] = GONE
-            elif self._state.is_newest(each.change):
+            elif opened.state.is_newest(each.change):
                 # If two changes made the same row, the later one is sent.
                 changes[each.change.key] = each.change
             else:
@@ -400,27 +414,25 @@ class SinkWorker:
 
     def _epochs(self, written: Mapping[int, int]) -> dict[int, int]:
         """Return epochs in which the topic had all records before a position, where one is known."""
-        before, feed = self._position, self._feed
+        before, opened = self._position, self._opened
         # A position that hasn't moved keeps its epoch. Messages from the archive have none.
         found = {p: epoch for p, epoch in before.epochs.items() if written.get(p) == before.written.get(p)}
-        if feed is not None:
+        if opened is not None:
             # While the state is made again, the feed is before the position, perhaps in an earlier epoch.
-            read = feed.positions()
-            found |= {p: e for p, e in feed.epochs().items() if read.get(p, 0) >= written.get(p, 0)}
+            read = opened.feed.positions()
+            found |= {p: e for p, e in opened.feed.epochs().items() if read.get(p, 0) >= written.get(p, 0)}
         return found
 
-    def _note_lag(self) -> None:
-        feed = self._feed
-        lag = None if feed is None else feed.lag()
+    def _note_lag(self, opened: _Open) -> None:
+        lag = opened.feed.lag()
         self.lag = None if lag is None else lag + len(self._ahead)
 
     def _close(self) -> None:
-        parts = (self._writer, self._feed, self._state)
-        self._writer = self._feed = self._state = self._changelog = self._batch = None
+        opened, self._opened, self._batch = self._opened, None, None
         self._ahead, self._round_ends, self.lag = [], None, None
         self._again, self._refused_now = [], {}
-        for part in parts:
-            if part is not None:
+        if opened is not None:
+            for part in (opened.writer, opened.feed, opened.state):
                 part.close()
 
 

@@ -1,14 +1,12 @@
 """All sources that one server reads, each by a worker in a thread of its own."""
 
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
 from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits, Holder
-from caraway.dataplane.confined.process import end_of
+from caraway.dataplane.confined.fleet import STOP_S, Fleet, Leased
 from caraway.dataplane.ingest.targets import Target
 from caraway.dataplane.sources.functions.calls import FunctionCalls, SeparateCalls
 from caraway.dataplane.sources.live_rows import live_rows_of
@@ -18,29 +16,17 @@ from caraway.dataplane.sources.remote import RemoteReader
 from caraway.dataplane.sources.removal import SourceRemoval
 from caraway.dataplane.sources.topics import SourceTopics
 from caraway.dataplane.sources.webhooks import RECEIVED, Receipts, WebhookReader
-from caraway.dataplane.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
+from caraway.dataplane.sources.worker import WRITE_S, SourceWorker
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.producer import TopicWriter
-from caraway.errors import UnavailableError
 from caraway.graph.plan.model import IngestPlan
 from caraway.graph.secrets.hiding import HiddenSecrets
-from caraway.process.recurring import Recurring, follow
 from caraway.process.settings.connectors import SourcesSettings
 from caraway.state.blueprints import content_of, source_name
-from caraway.state.ownership.leases import HeldLease, Lease
 from caraway.state.ownership.members import READERS
-from caraway.state.ownership.shares import Shares
 
-# The seconds between two tries to get the lease of a source that another server reads.
-STANDBY_S = 2.0
 # The seconds until a source that failed is tried again: after the first failure, and at most after many.
 RETRY_S = (2.0, 30.0)
-# The seconds after which a server looks which sources it is to read, and starts and stops workers; `set_plans` makes it
-# do so at once.
-FOLLOW_S = 5.0
-# The seconds for which the stop of a worker is awaited, which first finishes what it is doing; then its process is
-# ended.
-STOP_S = 5.0
 # The milliseconds for which the rows of a source are gathered for one request to the broker. The rows of a poll come a
 # few hundred at a time, and fewer requests take less time of the broker.
 LINGER_MS = 5.0
@@ -79,19 +65,19 @@ class SourceStatus:
     source: str
     system: str
     state: str
-    owned: bool
-    lag: int | None
-    position: Position
-    progress: Progress | None
-    per_second: float | None
-    remaining_s: float | None
-    rows: int
-    read_at: float | None
-    polled_at: float | None
-    dead_letters: int
-    watermark_us: int | None
-    newest_us: int | None
-    error: str
+    owned: bool = False
+    lag: int | None = None
+    position: Position = field(default_factory=dict)
+    progress: Progress | None = None
+    per_second: float | None = None
+    remaining_s: float | None = None
+    rows: int = 0
+    read_at: float | None = None
+    polled_at: float | None = None
+    dead_letters: int = 0
+    watermark_us: int | None = None
+    newest_us: int | None = None
+    error: str = ""
 
 
 def name_of(plan: IngestPlan) -> str:
@@ -132,8 +118,6 @@ class Sources:
         """
         self._limits = limits
         self._bootstrap_servers = bootstrap_servers
-        self._engine = engine
-        self._member = member
         self._erased = erased
         self._resolve = resolve
         self._functions = functions
@@ -148,31 +132,22 @@ class Sources:
         self.removal = SourceRemoval(self.positions, resolve, settings, limits)
         """Removes sources that are gone for good."""
         self._topics = SourceTopics(bootstrap_servers)
-        self._shares = Shares(engine, READERS, member)
-        self._wanted: Mapping[str, IngestPlan] = {}
-        self._running: dict[str, _Running] = {}
-        self._lock = threading.Lock()
-        self._follower = Recurring("sources", self._follow, FOLLOW_S)
+        self._fleet = Fleet("source", engine, READERS, member, self._begin, then=self.call.end_idle)
 
     def start(self) -> None:
         """Start to read."""
-        self._follower.start()
+        self._fleet.start()
 
     def stop(self) -> None:
         """Stop to read, and let other servers do it."""
-        self._follower.stop(STOP_S)
-        self.set_plans(())
-        self._follow()
-        with suppress(UnavailableError):
-            self._shares.leave()
+        self._fleet.stop()
         self.call.stop()
 
     def set_plans(self, ingests: Iterable[IngestPlan]) -> None:
         """Read these sources from now on; of webhooks, to which clients send rows, watch the bounded ones."""
-        self._wanted = {
-            name_of(ingest): ingest for ingest in ingests if ingest.source.connector.reader or ingest.source.bounded
-        }
-        self._follower.wake()
+        self._fleet.set_plans(
+            {name_of(ingest): ingest for ingest in ingests if ingest.source.connector.reader or ingest.source.bounded}
+        )
 
     def context(self, name: str, plan: IngestPlan, target: Target, resolve: Resolve) -> SourceContext:
         """Return all that the reader of a source knows besides its connector; `resolve` looks up its secrets."""
@@ -192,24 +167,13 @@ class Sources:
     def forget(self, gone: Collection[str]) -> None:
         """Begin to remove sources that are gone for good, given the names of their assets; it returns at once."""
         # A source that is read is never removed, whatever the ledger says of another one of its name.
-        self.removal.start(frozenset(map(source_name, gone)) - self._wanted.keys())
+        self.removal.start(frozenset(map(source_name, gone)) - self._fleet.wanted.keys())
 
     def statuses(self) -> list[SourceStatus]:
         """Return the state of each source."""
-        running = dict(self._running)
-        others = [_standby(plan) for name, plan in self._wanted.items() if name not in running]
-        return [*(each.status for each in running.values()), *others]
+        return self._fleet.statuses(_status, _standby)
 
-    def _follow(self) -> None:
-        """Start and stop workers, so that they are those of the wanted sources that this server is to read."""
-        with self._lock:
-            known = self._wanted
-            mine = self._shares.mine(known)
-            wanted = {name: plan for name, plan in known.items() if name in mine}
-            follow(self._running, wanted, self._run, STOP_S)
-        self.call.end_idle()
-
-    def _run(self, name: str, plan: IngestPlan) -> "_Running":
+    def _begin(self, name: str, plan: IngestPlan) -> Leased[IngestPlan, SourceWorker]:
         # Each source has a producer of its own, whose rows its worker alone awaits. So a write can be known by a drain,
         # and no rows of log requests wait behind those of sources.
         writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S, linger_ms=LINGER_MS, by_drain=True)
@@ -218,7 +182,6 @@ class Sources:
         target = Target(plan, functions)
         secrets = HiddenSecrets(self._resolve)
         context = self.context(name, plan, target, secrets)
-        lease = Lease(engine=self._engine, name=f"source {name}", owner=self._member)
 
         def connect() -> SourceReader:
             if not connector.reader:
@@ -229,7 +192,7 @@ class Sources:
             name,
             target,
             connect=connect,
-            right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
+            right=self._fleet.right(name),
             positions=self.positions,
             topics=self._topics,
             writer=writer,
@@ -237,84 +200,42 @@ class Sources:
             is_late=lambda: self._is_late(target.topic),
         )
         hold = Holder(self._limits, connector)
-        running = _Running(plan, target, worker, writer=writer, functions=functions, secrets=secrets, hold=hold)
-        running.work.start()
-        return running
+
+        def finish() -> None:
+            functions.stop()
+            try:
+                with hold():
+                    worker.stop()
+            finally:
+                writer.close(STOP_S)
+
+        title = f"source {target.source} of {target.dataset}"
+        return Leased(plan, worker, title=title, secrets=secrets, hold=hold, retry_s=RETRY_S, finish=finish)
 
 
-class _Running:
-    """A source that is being read."""
-
-    def __init__(
-        self,
-        plan: IngestPlan,
-        target: Target,
-        worker: SourceWorker,
-        *,
-        writer: TopicWriter,
-        functions: FunctionCalls,
-        secrets: HiddenSecrets,
-        hold: Holder,
-    ) -> None:
-        self.plan = plan
-        self._hold = hold
-        self._secrets = secrets
-        self._target = target
-        self._worker = worker
-        self._writer = writer
-        self._functions = functions
-        name = f"source {target.source} of {target.dataset}"
-        self._owned = False
-        # Each call reads once, so that an error is over in `status` as soon as the next read has succeeded.
-        self.work = Recurring(
-            name,
-            self._run,
-            self._pause_s,
-            retry_s=RETRY_S,
-            at_once=True,
-            finish=self._finish,
-            interrupt=end_of,
-        )
-
-    @property
-    def status(self) -> SourceStatus:
-        """The state of the source."""
-        target, worker, error = self._target, self._worker, self.work.failure
-        return SourceStatus(
-            dataset=target.dataset,
-            source=target.source,
-            system=target.system,
-            state=_state(worker, error),
-            owned=worker.owned,
-            lag=worker.lag,
-            position=worker.position,
-            progress=worker.progress,
-            per_second=worker.pace.per_second,
-            remaining_s=worker.pace.remaining_s(worker.progress),
-            rows=worker.rows,
-            read_at=worker.read_at,
-            polled_at=worker.polled_at,
-            dead_letters=worker.dead_letters,
-            watermark_us=None if target.newest_us is None else target.newest_us - self.plan.source.disorder_us,
-            newest_us=target.newest_us,
-            error=error,
-        )
-
-    def _run(self) -> None:
-        with self._secrets.hidden(), self._hold():
-            self._owned = self._worker.step()
-
-    def _pause_s(self) -> float:
-        """Return the seconds before the next read: 0 while this server may read, as a read waits for records itself."""
-        return 0.0 if self._owned else STANDBY_S
-
-    def _finish(self) -> None:
-        self._functions.stop()
-        try:
-            with self._hold():
-                self._worker.stop()
-        finally:
-            self._writer.close(STOP_S)
+def _status(running: Leased[IngestPlan, SourceWorker]) -> SourceStatus:
+    """Return the state of a source that this server is to read."""
+    worker, error = running.worker, running.work.failure
+    target = worker.target
+    return SourceStatus(
+        dataset=target.dataset,
+        source=target.source,
+        system=target.system,
+        state=_state(worker, error),
+        owned=worker.owned,
+        lag=worker.lag,
+        position=worker.position,
+        progress=worker.progress,
+        per_second=worker.pace.per_second,
+        remaining_s=worker.pace.remaining_s(worker.progress),
+        rows=worker.rows,
+        read_at=worker.read_at,
+        polled_at=worker.polled_at,
+        dead_letters=worker.dead_letters,
+        watermark_us=None if target.newest_us is None else target.newest_us - running.plan.source.disorder_us,
+        newest_us=target.newest_us,
+        error=error,
+    )
 
 
 def _standby(plan: IngestPlan) -> SourceStatus:
@@ -324,19 +245,6 @@ def _standby(plan: IngestPlan) -> SourceStatus:
         source=plan.source.connector.identifier,
         system=plan.source.connector.system_name,
         state="standby",
-        owned=False,
-        lag=None,
-        position={},
-        progress=None,
-        per_second=None,
-        remaining_s=None,
-        rows=0,
-        read_at=None,
-        polled_at=None,
-        dead_letters=0,
-        watermark_us=None,
-        newest_us=None,
-        error="",
     )
 
 

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from caraway.dataplane.ingest import metrics
 from caraway.dataplane.ingest.delivery import SLICE, Deliverer, Writer
@@ -42,11 +41,7 @@ POLL_S = 0.5
 # The seconds between two checkpoints. A worker reads its topics back from the last one after a crash. While its source
 # has no rows, checkpoints still move on, so that rows of others on the same topics needn't be read back.
 CHECKPOINT_S, IDLE_CHECKPOINT_S = 1.0, 30.0
-# The lease lasts 30 s and is renewed before a write if it is 3 s old, so a write begins with 27 s left. The writer
-# gives a record up after 10 s. So even if the process pauses for 15 s, no record arrives after another server has taken
-# over.
-LASTING = timedelta(seconds=30)
-RENEWAL_S = 3.0
+# The seconds after which a record is given up; see `caraway.dataplane.confined.fleet.LASTING`.
 WRITE_S = 10.0
 # The pauses in seconds between looks for the topics of a dataset that may have been defined just now: Kafka knows them
 # within some tenths of a second.
@@ -106,7 +101,7 @@ class SourceWorker:
             sleep: Waits for some seconds.
         """
         self._name = name
-        self._target = target
+        self.target = target
         self._connect = connect
         self._right = right
         self._positions = positions
@@ -214,7 +209,7 @@ class SourceWorker:
 
     def _has_ended(self, reader: SourceReader) -> bool:
         """Return whether a bounded source has yielded nothing for its time of idleness, although it was asked."""
-        source = self._target.plan.source
+        source = self.target.plan.source
         asked = reader.idle_at()
         if not source.bounded or source.idleness_us is None or asked is None:
             return False
@@ -257,7 +252,7 @@ class SourceWorker:
 
     def _ends(self) -> Starts:
         """Return where the topics end, if need be after a moment in which they come into being."""
-        topics = [self._target.topic, DEAD_LETTERS]
+        topics = [self.target.topic, DEAD_LETTERS]
         for pause_s in LOOKS_S:
             ends = self._topics.ends(topics)
             missing = [topic for topic in topics if topic not in ends]
@@ -272,8 +267,8 @@ class SourceWorker:
             items = self._positions.items(self._name)
             saved = items.pop(DEFINITION, None)
             self._position = reader.seek(checkpoint.position, items)
-            if self._target.plan.source.connector.forget:
-                definition = definition_of(self._target.plan)
+            if self.target.plan.source.connector.forget:
+                definition = definition_of(self.target.plan)
                 self._items = {} if saved == definition else {DEFINITION: definition}
             if self._items or self._position != checkpoint.position:
                 # The beginning of the first read is fixed before any row is read.
@@ -292,16 +287,16 @@ class SourceWorker:
         if not len(batch.rows):
             return
         deliverer = Deliverer(
-            [self._target],
+            [self.target],
             batch.rows,
-            origin=lambda row: {"source": self._target.source, **batch.origin(row)},
+            origin=lambda row: {"source": self.target.source, **batch.origin(row)},
             erased=self._erased,
             marks=Marks(header=HEADER, key=self._name, mark=batch.mark, run=batch.run, written=self._written),
         )
         self.read_at, self._received = self._now(), self._clock()
         for start in range(0, len(batch.rows), SLICE):
             stop = min(start + SLICE, len(batch.rows))
-            delivery = deliverer.deliver(self._target, start, stop, time.time_ns() // 1000)
+            delivery = deliverer.deliver(self.target, start, stop, time.time_ns() // 1000)
             sent.counts.add(delivery.counts)
             # The rows above may have taken long in a user's function. If another server has claimed the lease
             # meanwhile, it reads the same rows, so this one must not write them.
@@ -323,10 +318,10 @@ class SourceWorker:
     def _count(self, sent: "_Sent") -> None:
         self.rows += sent.counts.read
         self.dead_letters += sent.counts.refused.total()
-        metrics.count(self._target, sent.counts)
-        metrics.count_bytes(self._target, sent.batch.size)
+        metrics.count(self.target, sent.counts)
+        metrics.count_bytes(self.target, sent.batch.size)
         if sent.counts.read:
-            metrics.observe_poll(self._target, self._clock() - sent.begun)
+            metrics.observe_poll(self.target, self._clock() - sent.begun)
 
     def _save(self, *, closed: bool = False) -> None:
         """Save a checkpoint of all that was read, when it is durable."""
@@ -335,7 +330,7 @@ class SourceWorker:
         if reader is not None and self._written:
             ahead = ahead_of(reader, {w[1].partition(".")[0] for w in self._written})
             self._written = frozenset(w for w in self._written if w[1].partition(".")[0] in ahead)
-        ends = self._topics.ends([self._target.topic, DEAD_LETTERS])
+        ends = self._topics.ends([self.target.topic, DEAD_LETTERS])
         if self._written:
             # `_written` has marks of rows that were written before a crash and that aren't read again yet. Until they
             # are, the checkpoint keeps its old ends, so that these marks are found also after another crash.

@@ -1,6 +1,5 @@
 """Durable writes to topics, from any thread or from asyncio."""
 
-import asyncio
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -150,10 +149,6 @@ class TopicWriter:
             if self._by_drain:
                 self._drained.append(pending)
         return future
-
-    async def write_async(self, topic: str, items: Sequence[TopicItem]) -> None:
-        """Send `items` and wait until all are durable; the errors are those of `write`, raised."""
-        await asyncio.wrap_future(self.write(topic, items))
 
     def waiting(self) -> int:
         """Return how many rows aren't known to be durable yet."""

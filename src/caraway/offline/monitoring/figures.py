@@ -1,4 +1,4 @@
-"""The metrics of the watches of served features, which are those of the whole deployment in each server."""
+"""The metrics of skew and drift, which each server shows for the whole deployment; the watches of served features."""
 
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,11 +11,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from caraway.state.drift import DriftStore
-from caraway.state.findings import MISMATCHES, UNCHECKED, Finding, Found
+from caraway.state.findings import MISMATCHES, UNCHECKED, Finding
+from caraway.state.profiles import Found
 from caraway.state.skew import SkewStore
 from caraway.state.watched import WatchedStore
 
 S = TypeVar("S", bound=WatchedStore)
+# The values of the labels that name a column, and a distance of it.
+LabelledDistance = tuple[tuple[str, str, str], Found]
 
 
 class SkewFigures(Collector):
@@ -71,44 +74,77 @@ SKEW_FIGURES = SkewFigures()
 REGISTRY.register(SKEW_FIGURES)
 
 
+@dataclass(frozen=True, slots=True)
+class DriftMetrics:
+    """The metrics of drift.
+
+    Attributes:
+        prefix: The beginning of their names.
+        labels: The labels that name a column.
+        distance: The description of the distances.
+        drifted: The description of what is 1 if a column has drifted.
+    """
+
+    prefix: str
+    labels: tuple[str, str, str]
+    distance: str
+    drifted: str
+
+
 class DriftFigures(Collector):
-    """The distances that the drift watch found last, which are those of the whole deployment in each server."""
+    """The distances of columns that were found last, which are those of the whole deployment in each server."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: DriftMetrics) -> None:
         """Create no distances."""
-        self._found: Sequence[Found] = ()
+        self._metrics = metrics
+        self._found: Sequence[LabelledDistance] = ()
 
-    def set(self, found: Sequence[Found]) -> None:
+    def set(self, found: Sequence[LabelledDistance]) -> None:
         """Show these distances."""
         self._found = found
 
     def collect(self) -> Iterable[Metric]:
-        """Return the distances, and for each feature whether it has drifted."""
+        """Return the distances, and for each column whether it has drifted."""
         distances, drifted = self.describe()
-        alarms: dict[tuple[str, str], bool] = {}
-        for found in self._found:
-            distances.add_metric([found.branch, *_parts(found.feature), found.distance], found.value)
-            key = found.branch, found.feature
-            alarms[key] = alarms.get(key, False) or found.drifted
-        for (branch, name), alarm in alarms.items():
-            drifted.add_metric([branch, *_parts(name)], float(alarm))
+        alarms: dict[tuple[str, str, str], bool] = {}
+        for column, one in self._found:
+            distances.add_metric([*column, one.distance], one.value)
+            alarms[column] = alarms.get(column, False) or one.drifted
+        for column, alarm in alarms.items():
+            drifted.add_metric(column, float(alarm))
         return distances, drifted
 
     def describe(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
         """Return the metrics without values."""
-        labels = ["branch", "featureset", "feature"]
+        made = self._metrics
         return (
-            GaugeMetricFamily(
-                "caraway_drift_distance",
-                "Distance of served features from their reference.",
-                labels=[*labels, "distance"],
-            ),
-            GaugeMetricFamily("caraway_drift_drifted", "1 if a served feature has drifted, else 0.", labels=labels),
+            GaugeMetricFamily(f"{made.prefix}_distance", made.distance, labels=[*made.labels, "distance"]),
+            GaugeMetricFamily(f"{made.prefix}_drifted", made.drifted, labels=made.labels),
         )
 
 
-DRIFT_FIGURES = DriftFigures()
+def of_features(found: Iterable[Found]) -> list[LabelledDistance]:
+    """Return the distances of features with the values of their labels."""
+    return [((one.scope, *_parts(one.column)), one) for one in found]
+
+
+FEATURE_DRIFT = DriftMetrics(
+    "caraway_drift",
+    ("branch", "featureset", "feature"),
+    "Distance of served features from their reference.",
+    "1 if a served feature has drifted, else 0.",
+)
+DRIFT_FIGURES = DriftFigures(FEATURE_DRIFT)
 REGISTRY.register(DRIFT_FIGURES)
+DATASET_DRIFT_FIGURES = DriftFigures(
+    DriftMetrics(
+        "caraway_drift_dataset",
+        ("branch", "dataset", "field"),
+        "Distance of a dataset's rows from those of a day before.",
+        "1 if a field of a dataset has drifted, else 0.",
+    )
+)
+REGISTRY.register(DATASET_DRIFT_FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +175,6 @@ SERVED_WATCHES: tuple[ServedWatch[Any], ...] = (
         "drift",
         "caraway.offline.monitoring.drift.watch:DRIFT",
         DriftStore,
-        lambda store: DRIFT_FIGURES.set(store.found()),
+        lambda store: DRIFT_FIGURES.set(of_features(store.profiles.found())),
     ),
 )

@@ -59,6 +59,8 @@ def root_of(dataset: str, identity: bytes, datasets: Mapping[str, DatasetSpec]) 
 def _before(
     operator: ops.Operator, identity: bytes, datasets: Mapping[str, DatasetSpec], path: tuple[str, ...]
 ) -> Root | str:
+    if isinstance(operator, ops.RowByRow):
+        return _before(operator.of, identity, datasets, path)
     match operator:
         case ops.Input(dataset=name):
             spec = datasets[name]
@@ -83,7 +85,7 @@ def _before(
             return _before(operator.left, identity[_FLAG_AND_TIME:], datasets, path)
         case ops.Aggregate():
             return "it was made from a row of an aggregation"
-        case _:
+        case ops.Latest():
             return _before(operator.of, identity, datasets, path)
 
 

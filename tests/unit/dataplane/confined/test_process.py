@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import pytest
@@ -23,14 +22,14 @@ from caraway.dataplane.addresses.limits import UNLIMITED, ConnectorLimits
 from caraway.dataplane.addresses.networks import Networks, Service
 from caraway.dataplane.addresses.reach import Hold
 from caraway.dataplane.confined import process as confined_process
+from caraway.dataplane.confined.fleet import Leased
 from caraway.dataplane.confined.process import ConnectorProcess
 from caraway.dataplane.confined.rights import Rights, rights_of, secrets_of
 from caraway.dataplane.ingest.targets import Target
-from caraway.dataplane.sinks import sinks
 from caraway.dataplane.sinks.changes import Change, Row
 from caraway.dataplane.sinks.remote import RemoteWriter
 from caraway.dataplane.sinks.writer import Batch
-from caraway.dataplane.sources import remote, sources
+from caraway.dataplane.sources import remote
 from caraway.dataplane.sources.reader import LiveRow, SourceContext
 from caraway.dataplane.sources.remote import RemoteReader
 from caraway.dataplane.topics.erased_keys import ErasedKeys
@@ -41,7 +40,6 @@ from caraway.graph.secrets.hiding import HiddenSecrets
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.systems import KafkaSystem, RegistryFormat, SchemaRegistry, SecretRef
 from caraway.process.confinement.policy import LAST_USER, Confinement
-from caraway.process.recurring import Recurring
 from tests.timeouts import scaled
 from tests.unit.dataplane.confined.hostile import LIES, ROWS, STATES
 from tests.unit.dataplane.sinks.world import SINK, writing
@@ -375,17 +373,10 @@ def test_a_process_that_does_not_answer_is_ended_with_its_source_or_sink(
             pass
 
     worker: Any = Hanging()
-    work: Recurring
-    if kind == "source":
-        nothing: Any = SimpleNamespace(stop=lambda: None, close=lambda seconds: None)
-        plan = source_of("hangs")
-        hidden = HiddenSecrets(str)
-        hold: Any = nullcontext
-        work = sources._Running(
-            plan, Target(plan), worker, writer=nothing, functions=nothing, secrets=hidden, hold=hold
-        ).work
-    else:
-        work = sinks._Running(sink_plan_of(), worker, HiddenSecrets(str), cast("Any", nullcontext)).work
+    plan: Any = source_of("hangs") if kind == "source" else sink_plan_of()
+    hold: Any = nullcontext
+    secrets = HiddenSecrets(str)
+    work = Leased(plan, worker, title=kind, secrets=secrets, hold=hold, retry_s=(1.0, 1.0), finish=worker.stop).work
     work.start()
     eventually(lambda: len(children() - before) == 1)
     assert work.stop(scaled(3))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +28,7 @@ from caraway.dtypes.values import to_json
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import SinkPlan
 from caraway.state.sink_replays import SENT
-from tests.unit.dataplane.sinks.world import SINK, Sent, World, message, place, plan_of
+from tests.unit.dataplane.sinks.world import SINK, Outside, Sent, World, message, place, plan_of
 from tests.unit.leased import KilledError
 
 KEYS = ("a", "b", "c")
@@ -329,6 +330,25 @@ def test_an_outage_sends_nothing_twice_and_refused_changes_become_dead_letters(t
     assert (ops(world.received), worker.refused, worker.refusal) == ([("c", 0, 0)], 1, "no")
     assert [letter["after"]["k"] for letter in world.letters] == ["c"]
     assert world.closed == 0
+
+
+def test_a_sink_that_can_not_be_opened_yet_is_closed_and_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(tmp_path, [put("a", 0), put("a", 1, 2.0, time=2)], transactional=True)
+    world.acknowledged = {0: 1}
+    worker = world.worker()
+    with monkeypatch.context() as patch:
+        patch.setattr(Outside, "positions", Mock(side_effect=RetryLaterError("busy")))
+        for opened in (1, 2):
+            with pytest.raises(RetryLaterError):
+                world.step_of(worker)
+            # The feed and the system.
+            assert world.closed == 2 * opened
+    assert worker.guarantee == ""
+    world.write_all(worker)
+    # It goes on from where the system is.
+    assert ops(world.received) == [("u", 0, 1)]
 
 
 def test_another_server_that_has_the_lease_is_left_alone(tmp_path: Path) -> None:

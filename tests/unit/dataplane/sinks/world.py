@@ -10,13 +10,14 @@ from typing import Any
 
 import orjson
 
+from caraway.dataplane.confined.fleet import LASTING, RENEWAL_S
 from caraway.dataplane.sinks.changes import Change, Row
 from caraway.dataplane.sinks.envelopes import Envelopes, Product
 from caraway.dataplane.sinks.feed import Feed
 from caraway.dataplane.sinks.positions import SinkPosition
 from caraway.dataplane.sinks.replays import Again
 from caraway.dataplane.sinks.table_state import TableState
-from caraway.dataplane.sinks.worker import LASTING, RENEWAL_S, SinkWorker
+from caraway.dataplane.sinks.worker import SinkWorker
 from caraway.dataplane.sinks.writer import Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dataplane.topics.erased_keys import ErasedKeys

@@ -5,11 +5,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from caraway.dataplane.confined.fleet import LASTING, RENEWAL_S
 from caraway.dataplane.ingest.marks import Starts, Written
 from caraway.dataplane.ingest.targets import Target
 from caraway.dataplane.sources.positions import Checkpoint
 from caraway.dataplane.sources.reader import SourceReader
-from caraway.dataplane.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
+from caraway.dataplane.sources.worker import HEADER, SourceWorker
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.producer import TopicItem
 from tests.unit.leased import KilledError, Leased

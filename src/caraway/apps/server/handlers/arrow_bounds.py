@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from caraway.apps.server.http.body import too_large
 from caraway.apps.server.http.messages import MAX_BODY_BYTES
-from caraway.dataplane.ingest.json_text import MAX_DEPTH, MAX_VALUES
 from caraway.errors import InvalidInputError, TooLargeError
 from caraway.process.arrow_messages import plain_size
+from caraway.process.json_text import MAX_DEPTH, MAX_VALUES
 
 # The most messages (schema, dictionaries and record batches) of a stream. Reading one takes some 20 us however small it
 # is, so all of them take 40 ms. Usual writers stay far below: a batch has thousands of rows, and a dictionary or two.

@@ -22,9 +22,15 @@ from caraway.dtypes.instants import iso_instant
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.drift import Drift
 from caraway.graph.plan.model import CheckPlan
-from caraway.offline.monitoring.drift.reports import Against, ColumnDrift, Window, compared_columns, profiles_of
-from caraway.offline.monitoring.quality.drifting import columns_of, dataset_window
-from caraway.offline.monitoring.quality.profiles import DatasetProfiles
+from caraway.offline.monitoring.drift.datasets import columns_of, dataset_window
+from caraway.offline.monitoring.drift.reports import (
+    Against,
+    ColumnDrift,
+    Window,
+    compared_columns,
+    profiles_of,
+    read_profiles,
+)
 from caraway.state.permissions import Caller, Mode
 
 # The frequent values of a field in an answer.
@@ -153,7 +159,9 @@ async def dataset_profile(
 
     def read() -> tuple[Window | None, dict[str, ColumnProfile]]:
         window = dataset_window(deployment.monitoring.profiles, check.check_id, asked.hours)
-        return window, {} if window is None else _window(deployment.monitoring.profiles, check, columns, window)
+        if window is None:
+            return None, {}
+        return window, read_profiles(deployment.monitoring.profiles, check.check_id, columns, window)
 
     window, profiles = await asyncio.to_thread(read)
     answer = DatasetProfileAnswer(
@@ -201,12 +209,11 @@ async def dataset_findings(context: ServerContext, request: Request[Nothing, Dat
         for check in served.plan.checks
         if check.profiled and _is_seen(request.caller, request.branch, tags, check.dataset.name)
     }
-    found = await asyncio.to_thread(deployment.monitoring.profiles.found, list(checks)) if checks else {}
+    found = await asyncio.to_thread(deployment.monitoring.profiles.found, list(checks)) if checks else []
     findings = [
-        DatasetFinding(checks[check_id].dataset.name, one.field, one.distance, one.value, one.drifted)
-        for check_id, each in found.items()
-        for one in each
-        if _may_read(request.caller, request.branch, tags, checks[check_id].dataset.name, one.field)
+        DatasetFinding(checks[one.scope].dataset.name, one.column, one.distance, one.value, one.drifted)
+        for one in found
+        if _may_read(request.caller, request.branch, tags, checks[one.scope].dataset.name, one.column)
     ]
     findings.sort(key=lambda one: (not one.drifted, one.dataset, one.field, one.distance))
     names = sorted(check.dataset.name for check in checks.values())
@@ -242,13 +249,6 @@ def _is_seen(caller: Caller, branch: str, tags: Tags, name: str) -> bool:
 def _may_read(caller: Caller, branch: str, tags: Tags, dataset: str, column: str) -> bool:
     """Return whether a caller who may read a dataset may read a column; the delay is no field of its own."""
     return not caller.refused(Mode.READ_DATA, branch, tags.fields_of(dataset, [column]))
-
-
-def _window(
-    source: DatasetProfiles, check: CheckPlan, columns: dict[str, tuple[Kind, Drift]], window: Window
-) -> dict[str, ColumnProfile]:
-    found = profiles_of(source, check.check_id, columns, window, against=Against.TRAINING)
-    return dict(found.served)
 
 
 def _field(found: ColumnDrift, profile: ColumnProfile) -> FieldDrift:

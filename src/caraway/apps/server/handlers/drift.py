@@ -148,9 +148,15 @@ async def drift_findings(context: ServerContext, request: Request[Nothing, Findi
     if not request.caller.may_all(Mode.READ_DATA, request.branch):
         entities = context.limits.tags(served).entities
         seen = permitted(request.caller, Mode.READ_DATA, request.branch, entities)
-    found = await asyncio.to_thread(deployment.monitoring.drift.found_of, request.branch, seen, asked.limit)
-    findings = [DriftFinding(one.feature, one.distance, one.value, one.drifted) for one in found]
-    return json_response(msgspec.to_builtins(FindingsAnswer(request.branch, findings)))
+    # If some features are hidden, it isn't known how many distances have to be read for as many that may be seen.
+    limit = asked.limit if seen is None else None
+    found = await asyncio.to_thread(deployment.monitoring.drift.found, [request.branch], limit)
+    findings = [
+        DriftFinding(one.column, one.distance, one.value, one.drifted)
+        for one in found
+        if seen is None or one.column in seen
+    ]
+    return json_response(msgspec.to_builtins(FindingsAnswer(request.branch, findings[: asked.limit])))
 
 
 class ProfileParameters(Struct):

@@ -22,9 +22,9 @@ from caraway.compute.query.executor import CompiledPlan, parse_instants
 from caraway.compute.query.explain import MAX_RUNS, analyze, explain
 from caraway.dataplane.archive.served_log import Origin
 from caraway.dataplane.archive.served_metrics import DEFAULT_WORKFLOW
-from caraway.dataplane.ingest.json_text import MAX_VALUES, VALUE_BYTES
 from caraway.dataplane.ingest.table import json_type
 from caraway.errors import CarawayError, InvalidInputError
+from caraway.process.json_text import MAX_VALUES, VALUE_BYTES
 
 # The column of a body in Arrow that holds the instant of each row.
 TIMESTAMPS = "timestamps"

@@ -15,8 +15,8 @@ from typing_extensions import TypeVar
 
 from caraway.apps.server.http.bodies import Nothing, from_query, structured
 from caraway.apps.server.http.budget import Budget, Hold
-from caraway.dataplane.ingest.json_text import SHORT_BYTES, check, loads, parse
 from caraway.errors import InvalidInputError
+from caraway.process.json_text import SHORT_BYTES, check, loads, parse
 from caraway.process.thread_names import show_name
 from caraway.state.model import MAIN
 from caraway.state.permissions import ANYBODY, Caller

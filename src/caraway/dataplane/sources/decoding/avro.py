@@ -13,11 +13,11 @@ import orjson
 from fastavro import parse_schema, schemaless_reader
 from fastavro._read_py import schemaless_reader as python_reader
 
-from caraway.dataplane.ingest.json_text import MAX_DEPTH
 from caraway.dataplane.sources.decoding.avro_schemas import Compiled, compile_schema
 from caraway.dataplane.sources.decoding.framing import ReadsRow, RegistryDecoder
 from caraway.dataplane.sources.decoding.registry import RegisteredSchema, Registry
 from caraway.errors import InvalidInputError, shortened
+from caraway.process.json_text import MAX_DEPTH
 
 # The most memory that the values of one record may take, by an upper bound that the schema and the record's length
 # give. Most schemas thus allow any record that Kafka sends by default, which has up to 1 MB.

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from caraway.compute.rows.logical_types import decimal, instant, time_of_day
-from caraway.dataplane.ingest.json_text import MAX_DEPTH
 from caraway.errors import InvalidInputError
+from caraway.process.json_text import MAX_DEPTH
 
 Convert = Callable[[Any], Any]
 

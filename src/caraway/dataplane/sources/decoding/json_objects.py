@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import orjson
 
-from caraway.dataplane.ingest.json_text import is_simple, parse, position
 from caraway.dataplane.ingest.table import json_type
 from caraway.errors import InvalidInputError, TooLargeError
+from caraway.process.json_text import is_simple, parse, position
 
 # The number of values that are checked together before they are parsed: so few that their lists and objects are usually
 # no more than a single value may have.

@@ -7,8 +7,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from caraway.compute.rows.logical_types import decimal, instant
-from caraway.dataplane.ingest.json_text import MAX_VALUES
 from caraway.errors import InvalidInputError
+from caraway.process.json_text import MAX_VALUES
 
 Convert = Callable[[Any], Any]
 

@@ -1,4 +1,4 @@
-"""The alerts of features that have drifted."""
+"""The alerts of features and of fields of datasets that have drifted."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -22,29 +22,30 @@ def drifted(branch: str, graph: Graph, features: Iterable[ColumnDrift], now: dat
         now: The time.
     """
     metadata = {spec.name: (spec.metadata, {f.name: f.metadata for f in spec.features}) for spec in graph.featuresets}
-    return [_begun(branch, one, *_of_feature(metadata, one.column), now) for one in features if one.drifted]
+    alerts = []
+    for found in features:
+        if found.drifted:
+            featureset, _, feature = found.column.partition(".")
+            labels = {"branch": branch, "featureset": featureset, "feature": feature}
+            of_set, of_features = metadata[featureset]
+            alerts.append(drift_alert(labels, found.summary, of_features[feature], of_set, now))
+    return alerts
 
 
-def _of_feature(metadata: Mapping[str, tuple[Metadata, Mapping[str, Metadata]]], full_name: str) -> tuple[str, str]:
-    """Return the owner and the description of a feature; a feature without an owner has that of its featureset."""
-    featureset, _, feature = full_name.partition(".")
-    of_set, of_features = metadata[featureset]
-    return of_features[feature].owner or of_set.owner, of_features[feature].description or of_set.description
+def drift_alert(
+    labels: Mapping[str, str], summary: str, metadata: Metadata, of_all: Metadata, now: datetime
+) -> SentAlert:
+    """Return the alert of a column that has drifted.
 
-
-def _begun(branch: str, found: ColumnDrift, owner: str, description: str, now: datetime) -> SentAlert:
-    featureset, _, feature = found.column.partition(".")
+    Args:
+        labels: The labels that name the column.
+        summary: The distances that are alarms.
+        metadata: The owner and the description of the column.
+        of_all: Those of its featureset or dataset, which count for a column without its own.
+        now: The time.
+    """
     return SentAlert(
-        labels={
-            "branch": branch,
-            "featureset": featureset,
-            "feature": feature,
-            "owner": owner,
-            "severity": "warning",
-        },
-        annotations={
-            "summary": found.summary,
-            "description": description,
-        },
+        labels={**labels, "owner": metadata.owner or of_all.owner, "severity": "warning"},
+        annotations={"summary": summary, "description": metadata.description or of_all.description},
         began_at=now,
     )

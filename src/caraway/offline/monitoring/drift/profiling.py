@@ -17,7 +17,7 @@ from caraway.dataplane.archive.store.frames import frame_of
 from caraway.dataplane.archive.store.tables import ArchiveTable
 from caraway.dtypes.instants import to_datetime
 from caraway.expr.polars.values import INSTANT
-from caraway.state.drift import HourKey
+from caraway.state.profiles import HourKey
 
 # The most rows that one pass profiles, unless a single message has more: about 100 MB. More are profiled by the next.
 MAX_ROWS = 100_000
@@ -102,7 +102,7 @@ def profiles_of(
                     keys.append(inputs.encode())
         for name, (column, keys) in values.items():
             at = to_datetime(int(hour) * hour_us)
-            key = HourKey(branch=str(branch), feature=name, kind=known[name], hour=at)
+            key = HourKey(scope=str(branch), column=name, kind=known[name], hour=at)
             if key not in made:
                 made[key] = ColumnProfile(key.kind)
             made[key].add(typed(column, key.kind), hashed(keys))

@@ -12,8 +12,7 @@ from caraway.compute.profiles.kinds import Kind, kind_of
 from caraway.compute.profiles.tables import Profile
 from caraway.graph.drift import DEFAULT_DRIFT, Drift
 from caraway.graph.specs import Graph
-from caraway.state.drift import Reference
-from caraway.state.findings import Found
+from caraway.state.profiles import Found, Reference
 
 DAY, WEEK = 24, 7 * 24
 
@@ -137,6 +136,17 @@ class Profiles:
     kept: Mapping[str, Reference]
 
 
+def read_profiles(
+    source: ProfileSource, scope: str, known: Mapping[str, tuple[Kind, Drift]], window: Window
+) -> dict[str, ColumnProfile]:
+    """Return the profiles of columns within a window that are of the kind that a column has now: it may have changed.
+
+    Raises `UnavailableError` if Postgres doesn't answer.
+    """
+    found = source.window(scope, window.since, window.until, known)
+    return {name: column for (name, kind), column in found.items() if kind is known[name][0]}
+
+
 def profiles_of(
     source: ProfileSource,
     scope: str,
@@ -156,14 +166,14 @@ def profiles_of(
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """
-    served = _of_kind(source.window(scope, window.since, window.until, known), known)
+    served = read_profiles(source, scope, known, window)
     kept = source.references(scope, served) if against in {None, Against.TRAINING} else {}
     references = {name: found.profile for name, found in kept.items() if found.profile.kind is known[name][0]}
     kinds = dict.fromkeys(references, Against.TRAINING)
     earlier = Against.DAY if against is None else against
     if earlier is not Against.TRAINING:
         before = window.before(earlier)
-        others = _of_kind(source.window(scope, before.since, before.until, served.keys() - references.keys()), known)
+        others = read_profiles(source, scope, {name: known[name] for name in served.keys() - references.keys()}, before)
         references |= others
         kinds |= dict.fromkeys(others, earlier)
     return Profiles(served=served, references=references, against=kinds, kept=kept)
@@ -212,23 +222,16 @@ def compared_columns(
     ]
 
 
-def findings(branch: str, features: Collection[ColumnDrift]) -> list[Found]:
-    """Return the distances of features as they are recorded."""
+def findings(scope: str, found: Collection[ColumnDrift]) -> list[Found]:
+    """Return the distances of the columns of a branch or of a check as they are recorded."""
     return [
         Found(
-            branch=branch,
-            feature=found.column,
+            scope=scope,
+            column=one.column,
             distance=shift.distance.value,
             value=shift.value,
             drifted=shift.drifted,
         )
-        for found in features
-        for shift in found.shifts
+        for one in found
+        for shift in one.shifts
     ]
-
-
-def _of_kind(
-    found: Mapping[tuple[str, Kind], ColumnProfile], known: Mapping[str, tuple[Kind, Drift]]
-) -> dict[str, ColumnProfile]:
-    """Return the profiles that are of the kind that a feature has now, since its type may have changed."""
-    return {name: column for (name, kind), column in found.items() if kind is known[name][0]}

@@ -115,14 +115,14 @@ class DriftWatch(Watch):
         now = to_datetime(int(self._clock() * US))
         window = window_of_last_hours(now, self._settings.drift.hours)
         found = drift_of(
-            self._store,
+            self._store.profiles,
             branch,
             features_of(graph),
             window,
             against=None,
             false_alarms=self._settings.drift.false_alarms,
         )
-        self._store.record(branch, findings(branch, found))
+        self._store.profiles.record(branch, findings(branch, found))
         return drifted(branch, graph, found, now)
 
     def _read_kinds(self, commit: str) -> Mapping[str, Kind]:

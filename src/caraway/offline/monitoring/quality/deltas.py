@@ -78,13 +78,12 @@ class DeltaReader:
         if self._seen is None:
             records = [record for message in messages for record in self._records(message) if _is_put(record)]
         else:
-            records = self._not_seen(messages, counted)
+            records = self._not_seen(self._seen, messages, counted)
         ingested = [record.ingested for record in records]
         rows: list[Sequence[Any]] = [record.row or () for record in records]
         return Deltas([record.time for record in records], rows, ingested, self._plan.schema)
 
-    def _not_seen(self, messages: Sequence[Message], counted: Mapping[int, int]) -> list[Record]:
-        assert self._seen is not None  # noqa: S101 (the caller has looked)
+    def _not_seen(self, seen: SeenRecords, messages: Sequence[Message], counted: Mapping[int, int]) -> list[Record]:
         entries: list[Entry] = []
         candidates: list[tuple[Record, bool]] = []
         for message in messages:
@@ -93,16 +92,11 @@ class DeltaReader:
             place = partition if self._has_keys else 0
             for number, record in enumerate(self._records(message)):
                 record_id = record.id or position_id(offset, partition, number)
-                row = self._digest(record) if _is_put(record) else None
+                row = _digest(record, seen) if _is_put(record) else None
                 entries.append((place, record_id, record.rev or b"", row))
                 candidates.append((record, offset >= counted.get(partition, 0)))
-        new = self._seen.add(entries)
+        new = seen.add(entries)
         return [record for (record, counts), is_new in zip(candidates, new, strict=True) if is_new and counts]
-
-    def _digest(self, record: Record) -> bytes:
-        assert self._seen is not None  # noqa: S101 (the caller has looked)
-        # A row that is never revised needn't be compared.
-        return digest_of(_ENCODE(record.time), _ENCODE(record.row)) if self._seen.revised else b""
 
     def _records(self, message: Message) -> list[Record]:
         key, value = message[0], message[1] or b""
@@ -132,6 +126,11 @@ class DeltaReader:
                         offset=message[3],
                         reason=str(error),
                     )
+
+
+def _digest(record: Record, seen: SeenRecords) -> bytes:
+    # A row that is never revised needn't be compared.
+    return digest_of(_ENCODE(record.time), _ENCODE(record.row)) if seen.revised else b""
 
 
 def _is_put(record: Record) -> bool:

@@ -1,8 +1,6 @@
 """The profiles of the rows of a dataset, by field and hour of event time, until they are recorded."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -31,6 +29,7 @@ from caraway.dtypes.types import (
 )
 from caraway.graph.plan.model import CheckPlan
 from caraway.offline.monitoring.quality.deltas import Deltas
+from caraway.state.profiles import HourKey
 
 # The most profiles that wait to be recorded: each takes some kB of memory.
 MOST_PROFILES = 2_000
@@ -43,20 +42,6 @@ _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class FieldHour:
-    """The values that are profiled together: those of a field whose rows happened within an hour."""
-
-    field: str
-    hour: datetime
-
-
-def profiled_kinds(plan: CheckPlan) -> dict[str, Kind]:
-    """Return the columns that have profiles, with their kinds: some fields, and the delay until rows are ingested."""
-    kinds = {item.name: kind_of(item.dtype) for item in plan.dataset.profiled_fields}
-    return {DELAY: Kind.NUMBER} | kinds
-
-
 class RowProfiles:
     """Profiles rows by the hour of their event time. Not thread safe."""
 
@@ -67,6 +52,7 @@ class RowProfiles:
             plan: The check of the dataset.
             kept_s: The seconds before the newest row beyond which an hour has no profiles.
         """
+        self._check_id = plan.check_id
         self._fields = {item.name: item.dtype for item in plan.dataset.profiled_fields}
         self._keys = {column.name: column.dtype for column in plan.schema.keys}
         self._kept_s = kept_s
@@ -107,9 +93,12 @@ class RowProfiles:
                 profile = self._profiles.setdefault((name, hour), ColumnProfile(kind))
                 profile.add(values if whole else values.take(chosen), None if hashes is None else hashes[places])
 
-    def found(self) -> dict[FieldHour, ColumnProfile]:
+    def found(self) -> dict[HourKey, ColumnProfile]:
         """Return the profiles of the hours that are kept, without changing them."""
-        return {FieldHour(name, to_datetime(hour)): profile for (name, hour), profile in self._profiles.items()}
+        return {
+            HourKey(scope=self._check_id, column=name, kind=profile.kind, hour=to_datetime(hour)): profile
+            for (name, hour), profile in self._profiles.items()
+        }
 
     def clear(self) -> None:
         """Forget all profiles, once they are recorded."""

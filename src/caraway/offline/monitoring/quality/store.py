@@ -16,16 +16,15 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.compute.expectations.counts import Counts
 from caraway.compute.expectations.report import Status
 from caraway.compute.profiles.columns import ColumnProfile
-from caraway.offline.monitoring.quality.profiles import add_profiles
-from caraway.offline.monitoring.quality.profiling import FieldHour
-from caraway.state.tables import (
-    quality_counts,
-    quality_drift,
-    quality_profiles,
-    quality_samples,
-    quality_totals,
-    watch_positions,
+from caraway.state.profiles import (
+    HourKey,
+    Subject,
+    merge_profiles,
+    newest_hour,
+    remove_old_profiles,
+    remove_other_scopes,
 )
+from caraway.state.tables import quality_counts, quality_samples, quality_totals, watch_positions
 from caraway.state.watched import WatchedStore
 
 WATCH = "quality"
@@ -75,7 +74,7 @@ class Findings:
     windows: Mapping[tuple[int, datetime], Counts]
     totals: Mapping[int, Counts]
     samples: Sequence[Sample]
-    profiles: Mapping[FieldHour, ColumnProfile] = field(default_factory=dict)
+    profiles: Mapping[HourKey, ColumnProfile] = field(default_factory=dict)
     profiles_s: float = math.inf
     epochs: Mapping[int, int] = field(default_factory=dict)
 
@@ -103,9 +102,6 @@ class Total:
         """True if others may have been told that the expectation is violated."""
         return self.violated_at is not None
 
-
-# The tables of what is known about checks.
-_TABLES = (quality_counts, quality_totals, quality_samples, quality_profiles, quality_drift)
 
 # The counts of windows of one check, by number of the expectation and start of the window.
 Windows = dict[tuple[int, datetime], Counts]
@@ -137,7 +133,7 @@ class QualityStore(WatchedStore):
                 connection.execute(sa.insert(quality_samples), [_sample_row(found, one) for one in found.samples])
                 _drop_old_samples(connection, found.check_id, {one.number for one in found.samples})
             if found.profiles:
-                add_profiles(connection, found.check_id, found.profiles, found.profiles_s)
+                _add_profiles(connection, found)
 
         return self._record(found.check_id, found.since, found.until, write, allowed, epochs=found.epochs)
 
@@ -246,8 +242,9 @@ class QualityStore(WatchedStore):
         table = quality_counts
 
         def write(connection: sa.Connection) -> None:
-            for gone in _TABLES:
+            for gone in (quality_counts, quality_totals, quality_samples):
                 connection.execute(sa.delete(gone).where(gone.c.check_id.not_in(check_ids)))
+            remove_other_scopes(connection, Subject.DATASETS, check_ids)
             over = watch_positions.c.watch == WATCH, watch_positions.c.key.not_in(check_ids)
             connection.execute(sa.delete(watch_positions).where(*over))
             query = sa.select(table.c.check_id, sa.func.max(table.c.start)).group_by(table.c.check_id)
@@ -270,6 +267,18 @@ def horizon(newest: datetime, kept: timedelta) -> datetime:
 def coarse(start: datetime, newest: datetime) -> datetime:
     """Return the start of the window in which a count is kept: that of its hour, if it is old."""
     return start.replace(minute=0) if start < newest - FINE else start
+
+
+def _add_profiles(connection: sa.Connection, found: Findings) -> None:
+    """Merge the profiles of a pass with those that are there, and remove those of old hours."""
+    kept = found.profiles
+    if not math.isinf(found.profiles_s):
+        known = newest_hour(connection, Subject.DATASETS, found.check_id)
+        hours = {key.hour for key in found.profiles}
+        since = max(hours if known is None else {*hours, known}) - timedelta(seconds=found.profiles_s)
+        remove_old_profiles(connection, Subject.DATASETS, since, found.check_id)
+        kept = {key: profile for key, profile in found.profiles.items() if key.hour >= since}
+    merge_profiles(connection, Subject.DATASETS, kept)
 
 
 def _coarsen(connection: sa.Connection, check_id: str, before: datetime) -> None:

@@ -16,12 +16,11 @@ from caraway.dataplane.topics.erased_keys import ErasedKeys, HidesRecord
 from caraway.graph.plan.model import CheckPlan, TopicPlan
 from caraway.offline.monitoring.alerts.lasting import LastingAlerts
 from caraway.offline.monitoring.alerts.webhook import Webhook
+from caraway.offline.monitoring.drift.datasets import NAME, OBJECT, DatasetDrift
 from caraway.offline.monitoring.quality.archiving import CountsTable, Retention
 from caraway.offline.monitoring.quality.checks import branches_of, checks_of
 from caraway.offline.monitoring.quality.counting import is_hidden
-from caraway.offline.monitoring.quality.drifting import NAME, OBJECT, DatasetDrift
 from caraway.offline.monitoring.quality.follower import QualityFollower
-from caraway.offline.monitoring.quality.profiles import DatasetProfiles
 from caraway.offline.monitoring.quality.store import QualityStore
 from caraway.offline.monitoring.quality.watching import QualityWatch
 from caraway.offline.monitoring.watch import Kind, Watch
@@ -30,6 +29,7 @@ from caraway.process.settings.settings import Settings
 from caraway.state.erasures import ErasureLog, erasure_by
 from caraway.state.losses import Loss, Losses
 from caraway.state.plans import Plans
+from caraway.state.profiles import ProfileStore, Subject
 from caraway.state.reader import StateReader
 
 # Seconds between two looks at the commits and the erased keys; between two looks at all alerts; between two writes of
@@ -54,7 +54,7 @@ class Quality(Watch):
         self._retention = Retention(self._store, table, self._kept)
         alerts = LastingAlerts(NAME, OBJECT, ObjectFolder(settings.objects_url), Webhook(settings.alerts.webhook))
         self._drift = DatasetDrift(
-            DatasetProfiles(database),
+            ProfileStore(database, Subject.DATASETS),
             alerts,
             hours=settings.drift.hours,
             false_alarms=settings.drift.false_alarms,

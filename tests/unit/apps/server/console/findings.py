@@ -21,16 +21,15 @@ from caraway.compute.profiles.kinds import Kind
 from caraway.compute.profiles.tables import profiled
 from caraway.errors import UnknownEntityError
 from caraway.graph.plan.model import GraphPlan
-from caraway.offline.monitoring.quality.profiles import FoundInField
 from caraway.offline.monitoring.quality.store import Sample, Total, Windows
 from caraway.offline.queries.model import JSON_INPUT, OfflineQuery, OfflineRequest, QueryStatus, folder_of
 from caraway.offline.why.running import NAME
 from caraway.state.access import TokenRecord
 from caraway.state.audit import Act, AuditRecord
-from caraway.state.drift import Reference
-from caraway.state.findings import FeatureCounts, Finding, Found
+from caraway.state.findings import FeatureCounts, Finding
 from caraway.state.findings import Sample as SkewSample
 from caraway.state.permissions import Caller, Grant
+from caraway.state.profiles import Found, Reference
 from caraway.testing import MockClient
 from tests.unit.compute.query import garden
 
@@ -90,13 +89,13 @@ class Drift:
         names = pa.table({"State.species": ["secret oak", "elm"] * 1_000})
         self.reference = profiled([means]).columns | profiled([names]).columns
         self.served = profiled([later]).columns | profiled([names]).columns
-        self.found = [
-            Found(branch=branch, feature="State.mean", distance="psi", value=1.25, drifted=True),
-            Found(branch=branch, feature="State.species", distance="psi", value=0.0, drifted=False),
+        self.findings = [
+            Found(scope=branch, column="State.mean", distance="psi", value=1.25, drifted=True),
+            Found(scope=branch, column="State.species", distance="psi", value=0.0, drifted=False),
         ]
 
-    def found_of(self, branch: str, features: Collection[str] | None, limit: int) -> list[Found]:
-        found = [one for one in self.found if one.branch == branch and (features is None or one.feature in features)]
+    def found(self, branches: Collection[str], limit: int | None) -> list[Found]:
+        found = [one for one in self.findings if one.scope in branches]
         return sorted(found, key=lambda one: not one.drifted)[:limit]
 
     def window(
@@ -171,10 +170,13 @@ class Profiles:
     def references(self, _check_id: str, _names: Collection[str]) -> dict[str, Reference]:
         return {}
 
-    def found(self, check_ids: Collection[str]) -> dict[str, list[FoundInField]]:
-        moved = FoundInField(field="moisture", distance="mean", value=1.75, drifted=self.drifted)
-        same = FoundInField(field="species", distance="psi", value=0.0, drifted=False)
-        return {check_id: [moved, same] for check_id in check_ids}
+    def found(self, check_ids: Collection[str]) -> list[Found]:
+        distances = ("moisture", "mean", 1.75, self.drifted), ("species", "psi", 0.0, False)
+        return [
+            Found(scope=check_id, column=field, distance=distance, value=value, drifted=drifted)
+            for check_id in check_ids
+            for field, distance, value, drifted in distances
+        ]
 
 
 class Explanations:

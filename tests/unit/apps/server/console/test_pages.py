@@ -18,8 +18,9 @@ from caraway.errors import UnavailableError
 from caraway.graph.plan.model import GraphPlan
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Metadata
-from caraway.state.findings import FeatureCounts, Finding, Found
+from caraway.state.findings import FeatureCounts, Finding
 from caraway.state.model import JobState
+from caraway.state.profiles import Found
 from tests.timeouts import scaled_now
 from tests.unit.apps.server.asking import Headers
 from tests.unit.apps.server.console import greenhouse
@@ -623,7 +624,7 @@ def test_the_overview_says_what_was_found_in_rows_and_features(console: Site) ->
 
 def test_the_overview_is_green_once_nothing_is_wrong(console: Site) -> None:
     console.quality.violated = console.profiles.drifted = False
-    console.drift.found, console.skew.found = [], []
+    console.drift.findings, console.skew.found = [], []
     assert "1 waiting dead letter" in console.words("/console")
     console.replays.finished.append(LETTER.id)
     shown = console.words("/console")
@@ -738,8 +739,8 @@ def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
     plan = plan_graph(graph)
     console = site(graph, plan=GraphPlan(checks=plan.checks, topics=plan.topics))
     names = [f"{spec.name}.{feature.name}" for spec in graph.featuresets for feature in spec.features]
-    console.drift.found = [
-        Found(branch="main", feature=name, distance="psi", value=0.5, drifted=name.endswith("7")) for name in names
+    console.drift.findings = [
+        Found(scope="main", column=name, distance="psi", value=0.5, drifted=name.endswith("7")) for name in names
     ]
     console.skew.found = [
         FeatureCounts(feature=name, commit="a" * 32, counts={Finding.SAME: 90, Finding.NOT_INDEXED: 10})

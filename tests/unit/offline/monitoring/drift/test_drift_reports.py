@@ -10,8 +10,8 @@ from caraway.dtypes.types import FloatType, OptionalType, StringType
 from caraway.graph.drift import Drift
 from caraway.graph.specs import FeaturesetSpec, FeatureSpec, Graph, Metadata
 from caraway.offline.monitoring.drift.reports import Against, features_of, window_of_last_hours
-from caraway.offline.monitoring.figures import DriftFigures
-from caraway.state.findings import Found
+from caraway.offline.monitoring.figures import FEATURE_DRIFT, DriftFigures, of_features
+from caraway.state.profiles import Found
 
 moments = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
@@ -59,13 +59,15 @@ def test_thresholds_of_a_feature_go_before_those_of_its_featureset_and_the_defau
 
 
 def test_metrics_show_each_distance_and_whether_a_feature_has_drifted() -> None:
-    figures = DriftFigures()
+    figures = DriftFigures(FEATURE_DRIFT)
     figures.set(
-        [
-            Found(branch="main", feature="A.x", distance="psi", value=0.3, drifted=True),
-            Found(branch="main", feature="A.x", distance="ks", value=0.1, drifted=False),
-            Found(branch="main", feature="A.y", distance="psi", value=0.0, drifted=False),
-        ]
+        of_features(
+            [
+                Found(scope="main", column="A.x", distance="psi", value=0.3, drifted=True),
+                Found(scope="main", column="A.x", distance="ks", value=0.1, drifted=False),
+                Found(scope="main", column="A.y", distance="psi", value=0.0, drifted=False),
+            ]
+        )
     )
     samples = [(sample.name, sample.labels, sample.value) for family in figures.collect() for sample in family.samples]
     x, y = ({"branch": "main", "featureset": "A", "feature": name} for name in "xy")

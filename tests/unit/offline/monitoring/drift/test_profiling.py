@@ -13,7 +13,7 @@ from caraway.compute.profiles.columns import ColumnProfile
 from caraway.compute.profiles.kinds import Kind
 from caraway.dataplane.archive.store.tables import ArchiveTable
 from caraway.offline.monitoring.drift.profiling import MAX_ROWS, new_rows, profiles_of, typed
-from caraway.state.drift import HourKey
+from caraway.state.profiles import HourKey
 from tests.unit.offline.monitoring import served
 
 HOUR_US = 3_600 * 1_000_000
@@ -42,7 +42,7 @@ def counts(made: Sequence[Mapping[HourKey, ColumnProfile]]) -> dict[tuple[str, s
     found: dict[tuple[str, str, int], int] = {}
     for profiles in made:
         for key, column in profiles.items():
-            at = key.branch, key.feature, int(key.hour.timestamp()) // 3600
+            at = key.scope, key.column, int(key.hour.timestamp()) // 3600
             found[at] = found.get(at, 0) + column.rows
     return found
 
@@ -69,8 +69,8 @@ def test_each_row_is_profiled_once_in_its_hour_however_many_a_pass_takes(tmp_pat
 def test_profiles_have_the_values_and_the_keys_of_the_rows(tmp_path: Path) -> None:
     (found,) = passes(served.table(tmp_path, [(0, 0, record(10, [1] * 50 + [3] * 50))]), MAX_ROWS)
     hour = datetime(1970, 1, 1, tzinfo=UTC)
-    n = found[HourKey(branch="main", feature="A.n", kind=Kind.NUMBER, hour=hour)]
-    city = found[HourKey(branch="main", feature="A.city", kind=Kind.CATEGORY, hour=hour)]
+    n = found[HourKey(scope="main", column="A.n", kind=Kind.NUMBER, hour=hour)]
+    city = found[HourKey(scope="main", column="A.city", kind=Kind.CATEGORY, hour=hour)]
     assert (n.mean, n.least, n.greatest) == (1.0, 0.5, 1.5)
     assert city.top() == [("c1", 50), ("c3", 50)]
     assert n.worth * n.rows == pytest.approx(2)

@@ -20,8 +20,9 @@ from caraway.graph.drift import Drift
 from caraway.graph.expectations import NO_EXPECTATIONS
 from caraway.graph.plan.model import CheckPlan, Column, RecordSchema, TopicKind, TopicPlan
 from caraway.graph.specs import Metadata
+from caraway.offline.monitoring.drift.datasets import profiled_kinds
 from caraway.offline.monitoring.quality.deltas import Deltas
-from caraway.offline.monitoring.quality.profiling import MOST_PROFILES, RowProfiles, profiled_kinds
+from caraway.offline.monitoring.quality.profiling import MOST_PROFILES, RowProfiles
 from tests.parity.profiling import beyond_bounds, exact_parts, value_of
 from tests.unit.graph.building import dataset
 
@@ -72,7 +73,7 @@ def deltas(check: CheckPlan, rows: list[Row], delay_us: int = 0) -> Deltas:
 
 
 def by_hour(profiles: RowProfiles) -> dict[tuple[str, int], ColumnProfile]:
-    return {(key.field, instant_us(key.hour)): profile for key, profile in profiles.found().items()}
+    return {(key.column, instant_us(key.hour)): profile for key, profile in profiles.found().items()}
 
 
 @given(st.lists(st.lists(ROWS, max_size=10), max_size=3))

@@ -16,8 +16,8 @@ from caraway.graph.drift import Drift
 from caraway.graph.specs import Metadata
 from caraway.offline.monitoring.alerts.lasting import LastingAlerts
 from caraway.offline.monitoring.alerts.webhook import Webhook
-from caraway.offline.monitoring.quality.drifting import NAME, OBJECT, RESTS, DatasetDrift, columns_of
-from caraway.offline.monitoring.quality.profiles import FoundInField
+from caraway.offline.monitoring.drift.datasets import NAME, OBJECT, RESTS, DatasetDrift, columns_of
+from caraway.state.profiles import Found
 from tests.unit.offline.monitoring.quality.test_profiling import TYPES, plan
 
 HOUR = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -30,7 +30,7 @@ class Profiles:
     def __init__(self) -> None:
         self.now, self.takes, self.grown = 0.0, 2.0, False
         self.compared: list[str] = []
-        self.found: dict[str, list[FoundInField]] = {}
+        self.found: dict[str, list[Found]] = {}
 
     def newest(self, check_id: str) -> datetime:
         self.compared.append(check_id)
@@ -48,7 +48,7 @@ class Profiles:
     def references(self, _check_id: str, _names: Collection[str]) -> dict[str, Any]:
         return {}
 
-    def record(self, check_id: str, found: list[FoundInField]) -> None:
+    def record(self, check_id: str, found: list[Found]) -> None:
         self.found[check_id] = found
 
 
@@ -96,7 +96,7 @@ def test_datasets_are_compared_one_after_the_other_with_pauses(tmp_path: Path) -
     profiles.now, profiles.grown = 3 * SECONDS, True
     look("a")
     assert len(profiles.compared) == 4
-    (found,) = {one.field for each in profiles.found.values() for one in each if one.drifted}
+    (found,) = {one.column for each in profiles.found.values() for one in each if one.drifted}
     assert found == "price"
     assert b'"field":"price"' in (tmp_path / OBJECT).read_bytes()
     profiles.now += SECONDS

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from caraway.dataplane.ingest import json_text
-from caraway.dataplane.ingest.json_text import MAX_DEPTH, check, parse
 from caraway.errors import InvalidInputError, TooLargeError
+from caraway.process import json_text
+from caraway.process.json_text import MAX_DEPTH, check, parse
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(alphabet='a"\\[]{},:é😀', max_size=6)
 VALUES = st.recursive(

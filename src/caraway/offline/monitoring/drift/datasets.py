@@ -4,13 +4,21 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 
-from caraway.compute.profiles.kinds import Kind
+from caraway.compute.profiles.kinds import Kind, kind_of
+from caraway.compute.profiles.tables import DELAY
 from caraway.graph.drift import DEFAULT_DRIFT, Drift
 from caraway.graph.plan.model import CheckPlan
 from caraway.offline.monitoring.alerts.lasting import LastingAlerts, SentAlert
-from caraway.offline.monitoring.drift.reports import Against, ColumnDrift, Window, drift_of, window_of_last_hours
-from caraway.offline.monitoring.quality.profiles import DatasetProfiles, FoundInField
-from caraway.offline.monitoring.quality.profiling import profiled_kinds
+from caraway.offline.monitoring.drift.alerting import drift_alert
+from caraway.offline.monitoring.drift.reports import (
+    Against,
+    ColumnDrift,
+    Window,
+    drift_of,
+    findings,
+    window_of_last_hours,
+)
+from caraway.state.profiles import ProfileStore
 
 NAME = "CarawayFieldDrifted"
 # The object of the alerts that were sent.
@@ -21,6 +29,12 @@ RESTS = 10
 NEVER = float("-inf")
 
 
+def profiled_kinds(plan: CheckPlan) -> dict[str, Kind]:
+    """Return the columns that have profiles, with their kinds: some fields, and the delay until rows are ingested."""
+    kinds = {item.name: kind_of(item.dtype) for item in plan.dataset.profiled_fields}
+    return {DELAY: Kind.NUMBER} | kinds
+
+
 def columns_of(plan: CheckPlan) -> dict[str, tuple[Kind, Drift]]:
     """Return the columns of a dataset that have profiles, with their kinds and thresholds."""
     of_dataset = (plan.dataset.metadata.drift or Drift()).over(DEFAULT_DRIFT)
@@ -28,7 +42,7 @@ def columns_of(plan: CheckPlan) -> dict[str, tuple[Kind, Drift]]:
     return {name: (kind, own.get(name, Drift()).over(of_dataset)) for name, kind in profiled_kinds(plan).items()}
 
 
-def dataset_window(profiles: DatasetProfiles, check_id: str, hours: int) -> Window | None:
+def dataset_window(profiles: ProfileStore, check_id: str, hours: int) -> Window | None:
     """Return the last hours of event time up to the newest row of a dataset; None if no row was profiled.
 
     Raises `UnavailableError` if Postgres doesn't answer.
@@ -42,7 +56,7 @@ class DatasetDrift:
 
     def __init__(
         self,
-        profiles: DatasetProfiles,
+        profiles: ProfileStore,
         alerts: LastingAlerts,
         *,
         hours: int,
@@ -126,29 +140,12 @@ class DatasetDrift:
             against=Against.DAY,
             false_alarms=self._false_alarms,
         )
-        distances = [
-            FoundInField(field=one.column, distance=shift.distance.value, value=shift.value, drifted=shift.drifted)
-            for one in found
-            for shift in one.shifts
-        ]
-        self._profiles.record(check_id, distances)
+        self._profiles.record(check_id, findings(check_id, found))
         return found
 
 
 def _alert(plan: CheckPlan, branch: str, found: ColumnDrift, now: datetime) -> SentAlert:
     spec = plan.dataset
     described = {item.name: item.metadata for item in spec.fields}.get(found.column, spec.metadata)
-    return SentAlert(
-        labels={
-            "branch": branch,
-            "dataset": spec.name,
-            "field": found.column,
-            "owner": described.owner or spec.metadata.owner,
-            "severity": "warning",
-        },
-        annotations={
-            "summary": f"{spec.name}.{found.summary}",
-            "description": described.description or spec.metadata.description,
-        },
-        began_at=now,
-    )
+    labels = {"branch": branch, "dataset": spec.name, "field": found.column}
+    return drift_alert(labels, f"{spec.name}.{found.summary}", described, spec.metadata, now)
