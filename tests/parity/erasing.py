@@ -137,7 +137,7 @@ class ErasureCheck:
         """Read from an index into which all records were written after the erasure, by the writer of a server."""
         topic = next(topic for topic in part.plan.topics if topic.name == plan.topic)
         with TemporaryDirectory() as folder:
-            index = ReplayedIndex(plan, topic, self._source(part), folder=Path(folder), erased=erased)
+            index = ReplayedIndex(plan, topic, self._source(part), folder=Path(folder), erased=erased, now_us=0)
             try:
                 return index.read(plan.dataset, [key for key, _ in asked], [at_us for _, at_us in asked], columns)
             finally:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from caraway.dataplane.index.feeding.tail import every_partition
 from caraway.dataplane.index.feeding.worker import IndexStatus, IndexWorker, merged
 from caraway.dataplane.index.reader import IndexReader, kafka_key
-from caraway.dataplane.index.records.max_event_time import stored_max_event_time
+from caraway.dataplane.index.records.closing_time import stored_closing_time
 from caraway.dataplane.index.sharding.keys import is_divided, shard_of
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.index.windows.windows import Elsewhere
@@ -130,7 +130,7 @@ class DoubleIndex:
         return partition % len(self._stores) == number
 
     def _elsewhere(self, number: int, asset: bytes) -> int | None:
-        others = (stored_max_event_time(store, asset) for n, store in enumerate(self._stores) if n != number)
+        others = (stored_closing_time(store, asset) for n, store in enumerate(self._stores) if n != number)
         return max((at for at in others if at is not None), default=None)
 
 

@@ -55,6 +55,7 @@ class DataConnector:
         self.bounded = False
         self.idleness: str | None = None
         self.max_future: str | None = None
+        self.id: tuple[str, ...] = ()
         self.how: Any = None
         self.create: bool | None = None
         self.renames: dict[str, str] | None = None

@@ -1,7 +1,7 @@
 """`@source`: feeds a dataset from a connector."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
@@ -31,6 +31,7 @@ def source(
     sample: float | Sample | None = None,
     *,
     max_future: str | None = None,
+    id: str | Sequence[str] | None = None,
 ) -> Callable[[D], D]:
     """Feed a dataset from a connector; stands above or below `@dataset`.
 
@@ -50,6 +51,9 @@ def source(
         sample: The share of the rows that is taken, from 0.0 to 1.0, or `Sample(rate, using=[...])`.
         max_future: Rows whose timestamp is further ahead of the clock are refused, a duration; by default all are
             taken, and the answer to a log request warns of those that are ahead.
+        id: The fields that identify an event, for cdc="append": pipelines take a row that comes again, with the same
+            identity and timestamp, once, as if `dedup(by=id)` were their first step. All sources of a dataset have
+            the same.
 
     Raises:
         DefinitionTypeError: `conn` can't be read, or an argument is of a wrong type.
@@ -66,6 +70,7 @@ def source(
     if max_future is not None:
         duration_us(label, "max_future", max_future)
     connector.max_future = max_future
+    connector.id = _checked_id(label, cdc, id)
     connector.since, connector.until = checked_bounds(label, since, until)
     selector(env, label)
     connector.envs = env
@@ -85,6 +90,8 @@ def source(
             raise DefinitionTypeError(f"@source goes onto a dataset, not {type(found).__name__} {found!r}")
         # Each use gets its own copy, so that changes to one dataset's source don't reach another's.
         setattr(found, SOURCE_FIELD, [*vars(found).get(SOURCE_FIELD, []), copy.copy(connector)])
+        if isinstance(found, Dataset):
+            found.identify_rows()
         return found
 
     return decorate
@@ -135,6 +142,21 @@ def _checked_idleness(label: str, *, bounded: object, idleness: str | None) -> s
         raise DefinitionAttributeError(f"{label}: idleness={idleness!r} is only for bounded=True")
     duration_us(label, "idleness", idleness)
     return idleness
+
+
+def _checked_id(label: str, cdc: str, names: object) -> tuple[str, ...]:
+    """Return the fields that identify an event; none if the source doesn't name any."""
+    if names is None:
+        return ()
+    found = (names,) if isinstance(names, str) else names
+    if not isinstance(found, (list, tuple)) or not found or not all(isinstance(name, str) for name in found):
+        raise DefinitionTypeError(f"{label}: id is the name of a field, or a list of names, not {names!r}")
+    if cdc != "append":
+        raise DefinitionError(
+            f'{label}: id is for cdc="append"; with cdc="{cdc}" the key identifies a row, and one that comes again '
+            "replaces it"
+        )
+    return tuple(dict.fromkeys(found))
 
 
 def _checked_preproc(

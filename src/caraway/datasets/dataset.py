@@ -15,7 +15,7 @@ from caraway.dtypes.annotations import spell
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.capture.captured import MEMBERS_ATTRIBUTE, members_of
-from caraway.graph.operators import Input
+from caraway.graph.operators import Dedup, Input
 from caraway.graph.runtime import DatasetHandle, bound_member
 from caraway.graph.schemas import schema_of_dataset
 from caraway.graph.sources import SinkSpec, SourceSpec
@@ -33,6 +33,10 @@ FOREVER_RETENTION = "forever"
 
 class _Connector(Protocol):
     """A connector with the arguments of the `@source` or `@sink` that attached it to the dataset."""
+
+    id: tuple[str, ...]
+
+    def identifier(self) -> str: ...
 
     def source_spec(self, dataset: DatasetSpec) -> SourceSpec: ...
 
@@ -83,6 +87,28 @@ class Dataset(Node):
 
     def _handle(self) -> DatasetHandle:
         return DatasetHandle(self._name, self._spec.keys, tuple(self._fields))
+
+    def identify_rows(self) -> None:
+        """Have pipelines take each event once, if the sources name the fields that identify one.
+
+        Raises:
+            DefinitionError: A field is no value column, or the sources name different fields.
+        """
+        sources: list[_Connector] = vars(self).get(SOURCE_FIELD, [])
+        by = sources[0].id if sources else ()
+        for source in sources:
+            label = f"dataset {self._name}, source {source.identifier()}"
+            if unknown := [name for name in source.id if name not in self._schema.values]:
+                raise DefinitionError(
+                    f"{label}: id names {', '.join(unknown)}; possible: {', '.join(self._schema.values)}"
+                )
+            if source.id != by:
+                raise DefinitionError(
+                    f"{label}: its id is {', '.join(source.id) or 'none'}, and that of another source of the dataset "
+                    f"{', '.join(by) or 'none'}; all must have the same"
+                )
+        rows = Input(dataset=self._name)
+        self._operator = Dedup(of=rows, by=by) if by else rows
 
     def complete(self, body: type) -> None:
         """Add the pipelines and expectations of the class body, whose functions get the dataset as `cls`."""
@@ -272,6 +298,7 @@ def _make(
     made.__doc__ = body.__doc__
     for name in (SOURCE_FIELD, SINK_FIELD):
         vars(made)[name] = list(vars(body).get(name, ()))
+    made.identify_rows()
     made.complete(body)
     return made
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from caraway.datasets.nodes import Node
 
 
+# The two ways in which discrete windows close. The names are those of Flink's triggers.
+PROCESSING_TIME = "processing_time"
+CLOSES = ("event_time", PROCESSING_TIME)
+
+
 class GroupBy:
     """The rows of a step grouped by columns; `first`, `latest` or `aggregate` makes the next step from the groups."""
 
@@ -66,6 +71,7 @@ class GroupBy:
         *args: AggregateType | Sequence[AggregateType],
         along: str | Field | None = None,
         emit: Emit | Literal["eager", "final"] = "eager",
+        closes: Literal["event_time", "processing_time"] = "event_time",
         **named: AggregateType,
     ) -> "Dataset":
         """Compute aggregates over the rows of each group: `aggregate(total=Sum(of="amount", window=Continuous("1d")))`.
@@ -74,6 +80,8 @@ class GroupBy:
             args: Aggregates with `into_field`, or one list of them.
             along: A datetime column that takes the timestamp's place.
             emit: "eager" to emit results as rows come, and correct them; "final" to emit a window once, complete.
+            closes: "event_time" to close a tumbling or hopping window by the next row; "processing_time" to close it by
+                the clock as well, so that it closes although no row comes.
             named: Aggregates by their output column.
 
         Raises:
@@ -82,13 +90,15 @@ class GroupBy:
         """
         node = self._node
         require_not_terminal(node.node_schema, "aggregate")
-        for reserved, value in (("along", along), ("emit", emit)):
+        for reserved, value in (("along", along), ("emit", emit), ("closes", closes)):
             if isinstance(value, AggregateType):
                 raise DefinitionError(f"aggregate: {reserved} is reserved; choose another name for the column")
         if along is not None and not isinstance(along, (str, Field)):
             raise DefinitionError(f"aggregate: along is the name of a datetime column, not {kind(along)}")
         if emit not in tuple(Emit):
             raise DefinitionError(f'aggregate: emit is "eager" or "final", not {emit!r}')
+        if closes not in CLOSES:
+            raise DefinitionError(f'aggregate: closes is "event_time" or "processing_time", not {closes!r}')
         specs = tuple(self._spec(aggregate) for aggregate in self._aggregates(args, named))
         operator = Aggregate(
             of=node.node_operator,
@@ -97,6 +107,7 @@ class GroupBy:
             window=self._window,
             along=None if along is None else str(along),
             emit=Emit(emit),
+            by_clock=closes == PROCESSING_TIME,
         )
         made = node.add_step(operator)
         _warn_of_keyed_input(operator, tuple(node.node_schema.keys))

@@ -199,7 +199,8 @@ class Aggregate:
     """Aggregates over the rows of each group.
 
     `window` is that of the groupby: then the output has a key `window` and a row for each of its windows. `along` names
-    the column that takes the place of the time stamp.
+    the column that takes the place of the time stamp. If `by_clock` is set, discrete windows close by the clock as
+    well, as if a row of no group came at every moment.
     """
 
     of: "Operator"
@@ -208,6 +209,7 @@ class Aggregate:
     window: HoppingWindow | SessionWindow | None = None
     along: str | None = None
     emit: Emit = Emit.EAGER
+    by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

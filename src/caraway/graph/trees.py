@@ -53,6 +53,14 @@ def datasets_read(operator: ops.Operator) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def aggregates_in(operator: ops.Operator) -> Iterator[ops.Aggregate]:
+    """Yield the aggregates of an operator tree."""
+    if isinstance(operator, ops.Aggregate):
+        yield operator
+    for parent in parents(operator):
+        yield from aggregates_in(parent)
+
+
 def is_terminal(operator: ops.Operator) -> bool:
     """Return whether a dataset is terminal whose pipeline ends with `operator`: its values are computed when read.
 

@@ -1,5 +1,6 @@
 """The reader of offline queries: rows of datasets as of many times, from the archive instead of a server's index."""
 
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ class OfflineReader(SeriesReader):
         *,
         erased: ErasedKeys | None = None,
         known: bool = False,
+        now_us: int | None = None,
         memory: Memory | None = None,
         watch: Stopwatch | None = None,
     ) -> None:
@@ -84,12 +86,15 @@ class OfflineReader(SeriesReader):
             erased: Keys that are read as if they had never had a row.
             known: True: a read sees only records that had been ingested by its time, so that no record which came late,
                 or was added later, shows up in the past.
+            now_us: The time in microseconds up to which windows that close by the clock are closed; None for the
+                present.
             memory: The records that are held in memory; None for any number.
             watch: Takes the time of reading and sorting records, and of building indexes.
         """
         self._watch = watch or Stopwatch()
         self._memory = memory
         self._known = known
+        self._now_us = time.time_ns() // 1000 if now_us is None else now_us
         self._source = source
         self._plans = {plan.dataset: plan for plan in indexes}
         self._topics = {topic.name: topic for topic in topics}
@@ -236,7 +241,7 @@ class OfflineReader(SeriesReader):
             topic = self._topics[plan.topic]
             made = KnownIndex if self._known else ReplayedIndex
             with self._watch.step(READ):
-                replayed = made(plan, topic, self._source, folder=folder, erased=self._erased)
+                replayed = made(plan, topic, self._source, folder=folder, erased=self._erased, now_us=self._now_us)
             self._replayed[plan.dataset] = replayed
         return replayed
 

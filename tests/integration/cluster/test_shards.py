@@ -11,7 +11,7 @@ from caraway.state.ownership.shards import ShardMember, ShardProgress, shard_mem
 
 # LONG doesn't expire within a test, even on a busy machine; NONE expires at once.
 LONG, NONE = timedelta(minutes=10), timedelta(0)
-CAUGHT_UP = ShardProgress(caught_up=True, max_event_time_us=None)
+CAUGHT_UP = ShardProgress(caught_up=True, closing_us=None)
 
 
 @pytest.fixture
@@ -38,15 +38,13 @@ def test_owners_take_from_each_other_by_token(one: ShardMember) -> None:
     assert two.look_at_shards().owners == {0: Owned(member="two#1", token=2)}
 
     # The report of an earlier owner is ignored.
-    two.report(0, 2, {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, max_event_time_us=7)})
-    one.report(0, 1, {"a": ShardProgress(caught_up=False, max_event_time_us=None)})
+    two.report(0, 2, {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, closing_us=7)})
+    one.report(0, 1, {"a": ShardProgress(caught_up=False, closing_us=None)})
     two.report(0, 2, {})
-    assert one.look_at_shards().progress == {
-        0: {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, max_event_time_us=7)}
-    }
-    two.report(0, 2, {"b": ShardProgress(caught_up=True, max_event_time_us=3)})
+    assert one.look_at_shards().progress == {0: {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, closing_us=7)}}
+    two.report(0, 2, {"b": ShardProgress(caught_up=True, closing_us=3)})
     one.forget_progress({"a"})
-    assert one.look_at_shards().progress == {0: {"b": ShardProgress(caught_up=True, max_event_time_us=3)}}
+    assert one.look_at_shards().progress == {0: {"b": ShardProgress(caught_up=True, closing_us=3)}}
 
     # A server with another number of shards has a division of its own.
     other = shard_member(one.engine, "one", 2)

@@ -17,19 +17,22 @@ CASES = {
     "buckets": few(case("buckets", LATE)),
     "sessions": few(case("sessions", (None,), groupby=SESSION)),
 }
+# Windows that the clock closes as well.
+CLOCKED = "clocked buckets"
+ALL = {**CASES, CLOCKED: few(case(CLOCKED, LATE, by_clock=True))}
 PARTITIONS = 2
 
 
 def emitting(name: str, label: str) -> IndexPlan:
     """Return the index plan of a case that emits its rows, on its own topics."""
-    found = CASES[name]
+    found = ALL[name]
     rows = rows_of(found)
     return replace(
         found.plan,
         revised=True,
-        topic=f"contributions.{name}.{label}",
+        topic=f"contributions.{name.split(maxsplit=1)[0]}.{label}",
         asset=f"rows {name:.3}".encode(),
-        emits=replace(rows, name=f"rows.{name}.{label}"),
+        emits=replace(rows, name=f"rows.{name.split(maxsplit=1)[0]}.{label}"),
     )
 
 
@@ -47,7 +50,7 @@ class Events:
         self.plan = emitting(self.name, self.label)
         assert self.plan.emits is not None
         self.rows = self.plan.emits
-        found = CASES[self.name]
+        found = ALL[self.name]
         revised = Case(found.name, found.operator, found.keyed)
         revised.plan = self.plan
         self.found = revised

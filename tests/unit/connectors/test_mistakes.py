@@ -97,6 +97,8 @@ AT_DEFINE: list[Any] = [
     mistake(lambda: fed(SERVER.path("/in")), TypeError, "sink", "2.1:an HTTP connector"),
     mistake(lambda: fed(POSTGRES.table("t", "c"), every="often"), ValueError, "every"),
     mistake(lambda: fed(max_future="soon"), ValueError, "max_future"),
+    *(mistake(lambda n=n: fed(id=n), TypeError, "id is the name of a field") for n in (3, [], [3])),
+    mistake(lambda: fed(id="user", cdc="upsert"), ValueError, 'id is for cdc="append"|upsert|key'),
     mistake(lambda: fed(bounded=True), AttributeError, "idleness"),
     mistake(lambda: fed(idleness="1h"), AttributeError, "bounded"),
     mistake(lambda: fed(bounded=True, idleness="long"), ValueError, "idleness"),

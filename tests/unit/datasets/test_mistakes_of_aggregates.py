@@ -53,6 +53,14 @@ def column(aggregate: Callable[..., Any], of: str, on: Any = Visits, **options: 
         mistake(over(Orders, emit=Count(window=HOUR)), ValueError, "emit is reserved", "7.12:5"),
         mistake(over(Orders, along=Count(window=HOUR)), ValueError, "along is reserved", "7.12:5"),
         mistake(over(Orders, n=Count(window=HOUR), emit="x"), ValueError, '\'x\'|"eager" or "final"', "7.12:6"),
+        mistake(over(Orders, closes=Count(window=HOUR)), ValueError, "closes is reserved"),
+        mistake(over(Orders, n=Count(window=DAY), closes="x"), ValueError, '\'x\'|"event_time" or "processing_time"'),
+        mistake(
+            over(Orders, n=Count(window=HOUR), closes="processing_time"), ValueError, 'Tumbling|Continuous("1h") never'
+        ),
+        mistake(
+            over(Orders, n=Count(), window=Session("1h"), closes="processing_time"), ValueError, 'Session("1h") never'
+        ),
         mistake(over(Visits, n=Count(window=HOUR), along=3), ValueError, "along|int 3", "7.12:7"),
         mistake(over(Visits, n=Count(window=HOUR), along="gone"), ValueError, "gone|due", "7.12:7"),
         mistake(over(Visits, n=Count(window=HOUR), along="at"), ValueError, "names at|due", "7.12:7"),

@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
@@ -205,6 +205,12 @@ class DividedServerIndex(ServerIndex):
             },
             "indexes": [spelled(status) for status in self.positions()],
         }
+
+    @override
+    def advance_clock(self, asset: bytes, time_us: int, goal: Mapping[int, int]) -> "list[Future[bool]]":
+        if not any(plan.asset == asset for plan in self._divided):
+            return super().advance_clock(asset, time_us, goal)
+        return [shard.worker.advance_clock(asset, time_us, goal) for shard in self._open_shards().values()]
 
     @override
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:

@@ -1,7 +1,8 @@
 """The index of a server: its database and the threads that fill it."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 
 import sqlalchemy as sa
 import structlog
@@ -162,6 +163,10 @@ class ServerIndex:
     def positions(self) -> list[IndexStatus]:
         """Return how far each index of this server is."""
         return self._worker.positions()
+
+    def advance_clock(self, asset: bytes, time_us: int, goal: Mapping[int, int]) -> "list[Future[bool]]":
+        """Close the windows of an index by the clock, in each of its parts here; see `IndexWorker.advance_clock`."""
+        return [self._worker.advance_clock(asset, time_us, goal)]
 
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
         """Remove superseded versions of an index; see `IndexWorker.expire`."""

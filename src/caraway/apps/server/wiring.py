@@ -458,6 +458,7 @@ def _freshness(base: Foundation, index: ServerIndex, topics: Topics, arrivals: A
         positions=index.positions,
         jobs=base.state.running_jobs,
         arrivals=arrivals,
+        advance_clock=index.advance_clock,
         interval_s=base.settings.server.heartbeat_seconds,
         file=base.settings.data_dir / "run" / "freshness.json",
         whole=base.settings.index.shards is None,

@@ -4,13 +4,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from graphlib import TopologicalSorter
 
+from caraway.compute.reference.aggregates.grouping import Clock, next_closing_us, present_us
 from caraway.compute.reference.changes import SourceChange, arrive, events, insertions, table_of
 from caraway.compute.reference.erasure import Erased, erasing
 from caraway.compute.reference.pipelines import Run, compile_pipeline
 from caraway.compute.reference.tables import Event, Table, key_of
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.specs import DatasetSpec
-from caraway.graph.trees import absent_values
+from caraway.graph.trees import absent_values, aggregates_in
 
 NOTHING_ERASED = Erased()
 
@@ -18,15 +19,22 @@ NOTHING_ERASED = Erased()
 class LocalEngine:
     """The datasets of one branch, in memory, with all rows ever; derived datasets are up to date after each call.
 
+    Datasets that depend on windows which close by the clock are computed again when they are read, if the clock has
+    closed another one.
+
     Held objects never change in place, so that a copy can share them, and a call that fails has changed nothing.
     """
 
-    def __init__(self, datasets: Sequence[DatasetSpec] = ()) -> None:
+    def __init__(self, datasets: Sequence[DatasetSpec] = (), *, clock: Clock = present_us) -> None:
         """Hold the datasets of a branch.
 
         Args:
             datasets: Specs after the selection of an environment; each has at most one pipeline.
+            clock: Returns the present in microseconds.
         """
+        self._clock = clock
+        # The time at which the clock closes the next window; None if no windows close by the clock.
+        self._due_us: int | None = None
         self._specs: dict[str, DatasetSpec] = {}
         # The functions that compute derived datasets, each after the datasets that it reads.
         self._runs: dict[str, Run] = {}
@@ -41,10 +49,10 @@ class LocalEngine:
     def replace_datasets(self, datasets: Sequence[DatasetSpec], *, keep: Collection[str]) -> None:
         """Replace the datasets; those in `keep` keep their data, others start empty, derived ones are recomputed."""
         specs = {spec.name: spec for spec in datasets}
-        runs = {}
+        due_us, runs = _next_closing_us(datasets, self._clock()), {}
         for name in _in_order(datasets):
             if pipelines := specs[name].pipelines:
-                runs[name] = compile_pipeline(specs[name], pipelines[0], specs)
+                runs[name] = compile_pipeline(specs[name], pipelines[0], specs, self._clock)
         events = {
             name: logged
             for name, logged in self._events.items()
@@ -56,6 +64,7 @@ class LocalEngine:
                 tables[name] = run(tables.__getitem__)
         self._erased = {name: erased for name, erased in self._erased.items() if name in keep and name in specs}
         self._specs, self._runs, self._events, self._tables = specs, runs, events, tables
+        self._due_us = due_us
 
     def append(self, dataset: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Add rows to a dataset without a pipeline; with keys they are upserts.
@@ -132,6 +141,7 @@ class LocalEngine:
         """
         spec = self._spec(dataset)
         _check_lookup(spec, keys, columns)
+        self._close_windows()
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         found = self._find_all(spec, keys, times)
         missing = dict.fromkeys((field.name for field in spec.fields), None) | absent_values(spec)
@@ -152,6 +162,7 @@ class LocalEngine:
         """
         names = [field.name for field in self._spec(dataset).fields]
         erased = self._erased.get(dataset, NOTHING_ERASED)
+        self._close_windows()
         with _naming(dataset):
             rows = [version.row for version in self._tables[dataset].versions]
         return [{name: row[name] for name in names} for row in rows if not erased.hides(row)]
@@ -162,6 +173,7 @@ class LocalEngine:
         Raises:
             UnknownEntityError: No such dataset.
         """
+        self._close_windows()
         return self._tables[self._spec(dataset).name]
 
     def is_computed(self, dataset: str) -> bool:
@@ -172,10 +184,14 @@ class LocalEngine:
         """Return whether a row, or a key, of a dataset is erased."""
         return self._erased.get(dataset, NOTHING_ERASED).hides(row)
 
+    def now_us(self) -> int:
+        """Return the present in microseconds, by which windows close that close by the clock."""
+        return self._clock()
+
     def copy(self) -> "LocalEngine":
         """Return an independent engine with the same datasets and data, which it shares until they change."""
-        other = LocalEngine()
-        other._specs, other._runs = self._specs, self._runs
+        other = LocalEngine(clock=self._clock)
+        other._specs, other._runs, other._due_us = self._specs, self._runs, self._due_us
         other._events, other._tables, other._erased = dict(self._events), dict(self._tables), dict(self._erased)
         return other
 
@@ -204,20 +220,31 @@ class LocalEngine:
     def _hold(self, dataset: str, logged: list[Event]) -> None:
         """Set the events of a dataset and compute all datasets that depend on it; on an error, change nothing."""
         tables = {**self._tables, dataset: table_of(self._specs[dataset], logged)}
-        downstream = self._downstream(dataset)
+        downstream = self._downstream({dataset})
         for name in downstream:
             tables[name] = self._runs[name](tables.__getitem__)
         self._tables = tables
         kept = {name: held for name, held in self._events.items() if name not in downstream}
         self._events = {**kept, dataset: logged}
 
-    def _downstream(self, dataset: str) -> list[str]:
-        """Return the datasets that depend on a dataset, each after those that it reads."""
-        changed = {dataset}
+    def _close_windows(self) -> None:
+        """Compute the datasets anew that depend on windows which the clock has closed since they were computed."""
+        if self._due_us is None or (now_us := self._clock()) < self._due_us:
+            return
+        timed = {name for name in self._runs if _next_closing_us([self._specs[name]], now_us) is not None}
+        downstream, tables = self._downstream(timed), dict(self._tables)
         for name in self._runs:
-            if name != dataset and not changed.isdisjoint(_inputs(self._specs[name])):
+            if (name in timed or name in downstream) and name not in self._events:
+                tables[name] = self._runs[name](tables.__getitem__)
+        self._tables, self._due_us = tables, _next_closing_us(self._specs.values(), now_us)
+
+    def _downstream(self, datasets: Collection[str]) -> list[str]:
+        """Return the datasets that depend on some datasets, each after those that it reads."""
+        changed = set(datasets)
+        for name in self._runs:
+            if name not in datasets and not changed.isdisjoint(_inputs(self._specs[name])):
                 changed.add(name)
-        return [name for name in self._runs if name in changed and name != dataset]
+        return [name for name in self._runs if name in changed and name not in datasets]
 
     def _find_all(
         self, spec: DatasetSpec, keys: Sequence[tuple[object, ...]], times_us: Sequence[int]
@@ -240,6 +267,13 @@ def _naming(dataset: str) -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise InvalidInputError(f"dataset {dataset}: {error}") from error
+
+
+def _next_closing_us(specs: Iterable[DatasetSpec], at_us: int) -> int | None:
+    """Return when the clock closes the next window of some datasets; None if no windows close by the clock."""
+    operators = (pipeline.operator for spec in specs for pipeline in spec.pipelines)
+    found = (next_closing_us(each, at_us) for operator in operators for each in aggregates_in(operator))
+    return min((closing_us for closing_us in found if closing_us is not None), default=None)
 
 
 def _inputs(spec: DatasetSpec) -> Iterable[str]:

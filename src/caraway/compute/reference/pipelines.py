@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from caraway.compute.reference.aggregates.grouping import compile_aggregate
+from caraway.compute.reference.aggregates.grouping import Clock, compile_aggregate, present_us
 from caraway.compute.reference.operators.columns import drop_null, explode, only, rename
 from caraway.compute.reference.operators.functions import (
     compile_assign_function,
@@ -22,13 +22,15 @@ Run = Callable[[Read], Table]
 Step = Callable[[Table], Table]
 
 
-def compile_pipeline(spec: DatasetSpec, pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec]) -> Run:
-    """Return a pipeline as a function of the datasets' contents.
+def compile_pipeline(
+    spec: DatasetSpec, pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], clock: Clock = present_us
+) -> Run:
+    """Return a pipeline as a function of the datasets' contents; `clock` closes windows that close by the clock.
 
     The function raises `InvalidInputError` with the dataset, pipeline and operator if a value doesn't fit or a user's
     function fails.
     """
-    run = _compile(pipeline.operator, datasets)
+    run = _compile(pipeline.operator, datasets, clock)
 
     def named(read: Read) -> Table:
         try:
@@ -39,23 +41,24 @@ def compile_pipeline(spec: DatasetSpec, pipeline: PipelineSpec, datasets: Mappin
     return named
 
 
-def _compile(operator: ops.Operator, datasets: Mapping[str, DatasetSpec]) -> Run:
+def _compile(operator: ops.Operator, datasets: Mapping[str, DatasetSpec], clock: Clock) -> Run:
     """Return an operator tree as a function of the datasets' contents."""
     match operator:
         case ops.Input(dataset=name):
             return lambda read: read(name)
         case ops.Union():
-            left, right = _compile(operator.left, datasets), _compile(operator.right, datasets)
+            left, right = (_compile(side, datasets, clock) for side in (operator.left, operator.right))
             return lambda read: union(left(read), right(read))
         case ops.Join():
-            return _compile_join(operator, datasets)
+            return _compile_join(operator, datasets, clock)
         case _:
-            of, step = _compile(operator.of, datasets), compile_step(operator, schema_of(operator.of, datasets))
+            of = _compile(operator.of, datasets, clock)
+            step = compile_step(operator, schema_of(operator.of, datasets), clock)
             return lambda read: step(of(read))
 
 
-def _compile_join(operator: ops.Join, datasets: Mapping[str, DatasetSpec]) -> Run:
-    left, join = _compile(operator.left, datasets), compile_join(operator, datasets)
+def _compile_join(operator: ops.Join, datasets: Mapping[str, DatasetSpec], clock: Clock) -> Run:
+    left, join = _compile(operator.left, datasets, clock), compile_join(operator, datasets)
     return lambda read: join(left(read), read(operator.right))
 
 
@@ -68,8 +71,11 @@ def compile_join(operator: ops.Join, datasets: Mapping[str, DatasetSpec]) -> Cal
     return lambda left, right: join_tables(operator, left, right, keys=keys, right_keys=right_keys, timestamp=timestamp)
 
 
-def compile_step(operator: ops.Operator, before: Schema) -> Step:
-    """Return an operator with one input as a function of that input; `before` is the schema of the input."""
+def compile_step(operator: ops.Operator, before: Schema, clock: Clock = present_us) -> Step:
+    """Return an operator with one input as a function of that input; `before` is the schema of the input.
+
+    The windows of an aggregate that close by the clock go by `clock`.
+    """
     keys = tuple(before.keys)
     match operator:
         case ops.Filter() | ops.Assign():
@@ -81,7 +87,7 @@ def compile_step(operator: ops.Operator, before: Schema) -> Step:
         case ops.Transform():
             return compile_transform(operator, before)
         case ops.Aggregate():
-            return compile_aggregate(operator, before)
+            return compile_aggregate(operator, before, clock)
         case ops.Select():
             kept = tuple(dict.fromkeys((*keys, *operator.columns, before.timestamp)))
             return lambda table: only(table, keys, kept)

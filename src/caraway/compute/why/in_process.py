@@ -83,7 +83,7 @@ class EngineHistories(Histories):
         return found
 
     def _grouped(self, dataset: str) -> tuple[dict[Key, list[Held]], int]:
-        """Return the inputs of all groups of an aggregation, and its greatest event time."""
+        """Return the inputs of all groups of an aggregation, and the time up to which its windows are closed."""
         operator = _aggregation(self._datasets[dataset])
         found = traced(operator.of, self._datasets, self._tracer.of)
         timestamp = schema_of(operator.of, self._datasets).timestamp
@@ -94,6 +94,8 @@ class EngineHistories(Histories):
         times = [record.time_us for record in records]
         if operator.along is None and operator.window is None:
             times += [record.end_us for record in records if record.end_us != NEVER]
+        if operator.by_clock:
+            times.append(self._engine.now_us())
         return groups, max(times, default=0)
 
 

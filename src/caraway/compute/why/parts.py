@@ -61,7 +61,8 @@ class Inputs:
 
     Attributes:
         parts: The inputs.
-        max_event_time_us: The greatest event time of all groups.
+        max_event_time_us: The greatest event time of all groups; the present if the clock closes windows as well, and
+            no event time is later.
     """
 
     parts: Parts

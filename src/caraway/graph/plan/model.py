@@ -95,8 +95,9 @@ class IndexPlan:
 
     The other attributes belong to aggregations. `window` is that of the groupby, if it has one; the dataset then has
     the key `window` besides the keys of the records. If `along` is set, the time of a record comes from the column that
-    the groupby names by `along`, and its row contains the timestamp as well. `emits` is the topic to which the index
-    writes the dataset's rows, for jobs that read them.
+    the groupby names by `along`, and its row contains the timestamp as well. If `by_clock` is set, discrete windows
+    close by the clock as well. `emits` is the topic to which the index writes the dataset's rows, for jobs that read
+    them.
     """
 
     dataset: str
@@ -109,6 +110,7 @@ class IndexPlan:
     fields: tuple[Column, ...]
     window: HoppingWindow | SessionWindow | None = None
     along: bool = False
+    by_clock: bool = False
     emits: TopicPlan | None = None
 
     @property

@@ -304,6 +304,7 @@ def _index(planned: _Planned) -> model.IndexPlan:
         fields=_fields(planned.spec),
         window=None if aggregate is None else aggregate.window,
         along=aggregate is not None and aggregate.along is not None,
+        by_clock=aggregate is not None and aggregate.by_clock,
     )
 
 

@@ -61,6 +61,7 @@ def _(operator: Aggregate, before: Schema) -> Schema:
     _check_windows(operator)
     _check_keyed_input(operator, before)
     _check_along_and_emit(operator, before)
+    _check_closing(operator)
     values: dict[str, DataType] = {}
     for aggregate in operator.aggregates:
         expected = output_type(aggregate, before)
@@ -158,6 +159,15 @@ def _check_along_and_emit(operator: Aggregate, before: Schema) -> None:
                     f"aggregate: {aggregate.into} is an {function_name(aggregate.function)}, which never comes to "
                     'rest; emit="final" is impossible'
                 )
+
+
+def _check_closing(operator: Aggregate) -> None:
+    windows = [operator.window] if operator.window is not None else [a.window for a in operator.aggregates]
+    if operator.by_clock and not any(isinstance(window, HoppingWindow) for window in windows):
+        raise DefinitionError(
+            'aggregate: closes="processing_time" is for Tumbling and Hopping windows; '
+            f"{listed(print_window(window) for window in windows if window is not None)} never waits to be closed"
+        )
 
 
 def _is_read_time(operator: Aggregate) -> bool:

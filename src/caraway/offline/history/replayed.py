@@ -7,7 +7,7 @@ reads it. So the answers are those of a server by construction, at some 20 us fo
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from caraway.compute.query.model import Instants, Rows
 from caraway.dataplane.archive.store.messages import encoded
 from caraway.dataplane.index.feeding.writer import IndexWriter
 from caraway.dataplane.index.reader import DatasetReader, IndexReader
+from caraway.dataplane.index.records.closing_time import advance_clock_time
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.reader import Message
@@ -30,9 +31,11 @@ class ReplayedIndex:
     """An index of one dataset, in a folder of its own."""
 
     def __init__(
-        self, plan: IndexPlan, topic: TopicPlan, source: TopicRecords, *, folder: Path, erased: ErasedKeys
+        self, plan: IndexPlan, topic: TopicPlan, source: TopicRecords, *, folder: Path, erased: ErasedKeys, now_us: int
     ) -> None:
         """Build the index in an empty folder from all records of its topic.
+
+        Windows that close by the clock are closed up to `now_us`.
 
         Raises `UnavailableError` if the broker or the object store doesn't answer.
         """
@@ -44,6 +47,8 @@ class ReplayedIndex:
         for records in source.pieces(topic, columns_needed(plan, wanted)):
             for messages in _batches(encoded(topic.schema, records.columns, records.rows)):
                 writer.apply(plan, messages)
+        if plan.by_clock:
+            advance_clock_time(self._store, plan.asset, now_us)
         self._rows = DatasetReader(IndexReader(self._store, erased), [plan])
 
     def read(
@@ -61,9 +66,11 @@ class KnownIndex:
     """An index of one dataset that is built while it is read, so that each read sees what had been ingested by then."""
 
     def __init__(
-        self, plan: IndexPlan, topic: TopicPlan, source: TopicRecords, *, folder: Path, erased: ErasedKeys
+        self, plan: IndexPlan, topic: TopicPlan, source: TopicRecords, *, folder: Path, erased: ErasedKeys, now_us: int
     ) -> None:
         """Read all records of the index's topic; nothing is built yet.
+
+        Windows that close by the clock are closed up to the time of each read, but not beyond `now_us`.
 
         Raises `UnavailableError` if the broker or the object store doesn't answer.
         """
@@ -76,6 +83,7 @@ class KnownIndex:
         columns = records.columns
         self._records = replace(records, rows=records.rows.sort(columns.ingested, maintain_order=True))
         self._ingested = self._records.rows[columns.ingested].to_physical().to_numpy()
+        self._now_us = now_us
         self._builds = 0
 
     def read(
@@ -84,8 +92,11 @@ class KnownIndex:
         """Read rows, each as it was known at its time; see `caraway.compute.query.model.Reader.read`."""
         times = np.full(len(keys), at_us, np.int64) if isinstance(at_us, int) else np.asarray(at_us, np.int64)
         order = np.argsort(times, kind="stable")
-        # The number of records that had been ingested at the time of each read.
+        # The number of records that had been ingested at the time of each read, and for windows that close by the clock
+        # the clock time. Reads that differ in neither see the same state of the index.
         reached = np.searchsorted(self._ingested, times[order], side="right")
+        clock = np.minimum(times[order], self._now_us) if self._plan.by_clock else np.zeros(len(order), np.int64)
+        starts = np.flatnonzero(np.diff(reached, prepend=-1) | np.diff(clock, prepend=clock[:1])).tolist()
         values: list[list[object]] = [[None] * len(keys) for _ in columns]
         found = [False] * len(keys)
         self._builds += 1
@@ -94,12 +105,13 @@ class KnownIndex:
             rows = DatasetReader(IndexReader(store, self._erased), [self._plan])
             messages = encoded(self._topic.schema, self._records.columns, self._records.rows)
             written = 0
-            for first in [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist()] if len(order) else []:
-                end = int(np.searchsorted(reached, reached[first], side="right"))
+            for first, end in pairwise([*starts, len(order)]):
                 while written < reached[first]:
                     some = list(islice(messages, min(BATCH, int(reached[first]) - written)))
                     writer.apply(self._plan, some)
                     written += len(some)
+                if self._plan.by_clock:
+                    advance_clock_time(store, self._plan.asset, int(clock[first]))
                 places = order[first:end].tolist()
                 read, there = rows.read(dataset, [keys[p] for p in places], times[places].tolist(), columns)
                 for column, part in zip(values, read, strict=True):

@@ -4,6 +4,7 @@ A dataset's records are searched piece by piece for those of the key, so memory 
 for datasets whose windows close by the records of all keys.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -184,4 +185,6 @@ def _greatest(frame: pl.DataFrame, plan: IndexPlan) -> int:
     times: list[Any] = [frame[TIME].max()]
     if END in frame.columns and not plan.along and plan.window is None:
         times.append(frame.filter(pl.col(END) < NEVER)[END].max())
+    if plan.by_clock:
+        times.append(time.time_ns() // 1000)
     return max((time_us for time_us in times if isinstance(time_us, int)), default=0)

@@ -49,7 +49,8 @@ class ServerSettings(Section):
             behind by more records than this and by more than `max_lag_seconds`; 0: they are never refused.
         max_lag_seconds: The bound in seconds, as above; 0: rows are never refused.
         connections: Connections that are open at a time, as far as the system's limit of open files allows.
-        heartbeat_seconds: Seconds between two heartbeats that measure the freshness of datasets; 0: none are sent.
+        heartbeat_seconds: Seconds between two heartbeats, which measure the freshness of datasets and close windows by
+            the clock; 0: none are sent.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"

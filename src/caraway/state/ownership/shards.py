@@ -21,11 +21,12 @@ class ShardProgress:
 
     Attributes:
         caught_up: True if the index has reached the end of its topic since its owner started.
-        max_event_time_us: The greatest event time of its aggregate inputs; None without any, or if no window needs it.
+        closing_us: Its closing time, the greatest event time of its aggregate inputs or the clock time; None if it has
+            none, or if no window needs it.
     """
 
     caught_up: bool
-    max_event_time_us: int | None
+    closing_us: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class ShardMember(Member):
             servers = {row.server: row.address for row in addresses}
             progress: dict[int, dict[str, ShardProgress]] = {}
             for shard, asset, caught_up, time_us in connection.execute(query):
-                progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, max_event_time_us=time_us)
+                progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, closing_us=time_us)
             return Division(
                 addresses={m: servers[node_of(m)] for m in owners.members if node_of(m) in servers},
                 owners={int(shard): owned for shard, owned in owners.owned.items()},
@@ -92,7 +93,7 @@ class ShardMember(Member):
                 "asset": asset,
                 "token": token,
                 "level": reached.caught_up,
-                "frontier_us": reached.max_event_time_us,
+                "frontier_us": reached.closing_us,
             }
             for asset, reached in sorted(progress.items())
         ]

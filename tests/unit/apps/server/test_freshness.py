@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from caraway.apps.server.freshness.arrivals import Arrivals
 from caraway.apps.server.freshness.freshness import FreshnessWatch
-from caraway.apps.server.freshness.heartbeats import IDLE_FACTOR, RESEND_S, Heartbeats, explain
+from caraway.apps.server.freshness.heartbeats import IDLE_FACTOR, RESEND_S, AdvanceClock, Heartbeats, explain
 from caraway.dataplane.index.feeding.worker import IndexStatus
 from caraway.dataplane.topics.markers import COPIES_BYTES, STEP_BYTES, job_tag
 from caraway.errors import UnavailableError
-from caraway.graph.plan.model import IndexPlan, JobPlan
+from caraway.graph.plan.model import GraphPlan, IndexPlan, JobPlan
 from caraway.state.model import DesiredState, JobRecord, JobState
 from tests.unit.apps.server.reports import index_status, job_record
 from tests.unit.apps.server.visits import Busy, Hourly, Pages, Visits, plan_of
@@ -47,14 +47,21 @@ class World:
     delays: list[tuple[str, float]] = field(default_factory=list)
     markers: int = 0
     away: bool = False
+    plan: GraphPlan = PLAN
     heartbeats: Heartbeats = field(init=False)
+    # The function that closes windows by the clock, which a test may replace.
+    advance_clock: AdvanceClock = field(default=lambda _asset, _at, _goal: ())
 
     def __post_init__(self) -> None:
         self.topics = {topic.name: [] for topic in PLAN.topics}
         self.heartbeats = Heartbeats(
-            self, self.arrivals, INTERVAL_S, lambda name, delay: self.delays.append((name, delay))
+            self,
+            self.arrivals,
+            INTERVAL_S,
+            lambda name, delay: self.delays.append((name, delay)),
+            advance_clock=lambda asset, at, goal: self.advance_clock(asset, at, goal),
         )
-        self.heartbeats.follow([PLAN])
+        self.heartbeats.follow([self.plan])
 
     def ends(self, topics: Collection[str]) -> Mapping[str, Mapping[int, int]]:
         if self.away:
@@ -346,6 +353,7 @@ def watch(world: World, file: Path, clock: Clock) -> FreshnessWatch:
         positions=world.statuses,
         jobs=tuple,
         arrivals=world.arrivals,
+        advance_clock=world.advance_clock,
         interval_s=INTERVAL_S,
         file=file,
         whole=True,

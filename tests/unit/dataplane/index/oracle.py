@@ -94,9 +94,11 @@ class Case:
         self.out = replace(out, index=IndexSpec(online=True, offline=False))
         self.plan: IndexPlan = plan_graph(Graph(datasets=(self.source, self.out))).indexes[0]
         self.columns = [f.name for f in self.out.fields]
+        # The present, which closes windows that close by the clock: before all rows, unless a test moves it.
+        self.now_us = -(10**12)
 
     def engine(self) -> LocalEngine:
-        return LocalEngine([self.source, self.out])
+        return LocalEngine([self.source, self.out], clock=lambda: self.now_us)
 
 
 def case(
@@ -107,6 +109,7 @@ def case(
     along: bool = False,
     groupby: HoppingWindow | SessionWindow | None = None,
     bare: bool = False,
+    by_clock: bool = False,
 ) -> Case:
     """Return a case whose aggregates are all functions over all windows."""
     source = TABLE if keyed else EVENTS
@@ -117,6 +120,7 @@ def case(
         aggregates=tuple(specs),
         window=groupby,
         along="due" if along else None,
+        by_clock=by_clock,
     )
     return Case(name, operator, keyed)
 

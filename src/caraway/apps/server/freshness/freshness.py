@@ -15,10 +15,12 @@ from caraway.apps.server.freshness.events import Events
 from caraway.apps.server.freshness.heartbeats import LONG_AGO, Heartbeats, Served
 from caraway.apps.server.history import History
 from caraway.apps.server.tracing.spans import Trace
+from caraway.apps.server.waiting.goals import Goal
 from caraway.dataplane.index.feeding.worker import IndexStatus
 from caraway.dataplane.topics.markers import MARKER_KEY
 from caraway.dataplane.topics.positions import Offsets, TopicEnds
 from caraway.dataplane.topics.producer import TopicWriter
+from caraway.dtypes.durations import US_PER_SECOND
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import GraphPlan
 from caraway.process.private_files import write_whole
@@ -34,6 +36,11 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.004, 0.5
 FOR_EVENTS_S = 1.0
 # Seconds between two reads of the engines' reports from Postgres, which engines bring up to date every few seconds.
 REPORTS_S = 2.5
+
+
+# A function that closes the windows of an index by the clock. Its arguments are the index, the time in microseconds
+# since the epoch, and a position: everything that follows from rows accepted before the time is before it.
+AdvanceClock = Callable[[bytes, int, Goal], Sequence["Future[bool]"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,7 @@ class FreshnessWatch:
         positions: Callable[[], Sequence[IndexStatus]],
         jobs: Callable[[], Sequence[JobRecord]],
         arrivals: Arrivals,
+        advance_clock: AdvanceClock,
         interval_s: float,
         file: Path,
         whole: bool,
@@ -94,6 +102,7 @@ class FreshnessWatch:
             positions: Returns how far each index is.
             jobs: Reads the engines' reports from Postgres.
             arrivals: The arrivals of markers that the indexes have read.
+            advance_clock: Closes the windows of an index by the clock.
             interval_s: The seconds between two heartbeats; 0: there are none.
             file: The file in which ages are stored, so that a server that is started again while an engine is down
                 reports the true age.
@@ -112,7 +121,15 @@ class FreshnessWatch:
         self._ports = _Broker(bootstrap_servers, writer)
         self._outputs = OutputReader(bootstrap_servers, arrivals)
         self._events = Events(clock, wall)
-        self._heartbeats = Heartbeats(self._ports, arrivals, interval_s, metrics.observe_heartbeat, self._events.note)
+        self._advance = advance_clock
+        self._heartbeats = Heartbeats(
+            self._ports,
+            arrivals,
+            interval_s,
+            metrics.observe_heartbeat,
+            self._events.note,
+            advance_clock=self._advance_clock,
+        )
         self._began_at = LONG_AGO
         self._next_at = LONG_AGO
         self._pause_s = FIRST_PAUSE_S
@@ -196,6 +213,9 @@ class FreshnessWatch:
         if beats:
             self._history.note(self._wall(), self.ages())
             self._store()
+
+    def _advance_clock(self, asset: bytes, at: float, goal: Goal) -> "Sequence[Future[bool]]":
+        return self._advance(asset, round((at + self._wall() - self._clock()) * US_PER_SECOND), goal)
 
     def _move(self, statuses: Sequence[IndexStatus]) -> None:
         heartbeats = self._heartbeats

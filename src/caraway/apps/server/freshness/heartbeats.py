@@ -24,6 +24,11 @@ from caraway.graph.plan.model import GraphPlan, IndexPlan, JobMode, JobPlan
 from caraway.state.model import DesiredState, JobRecord, JobState
 
 LONG_AGO = float("-inf")
+
+# A function that closes the windows of an index by the clock. Its arguments are the index, a mark's time by the clock
+# of the heartbeats, and the mark's position. It returns the outcome of each part of the index, which may be False if
+# that part isn't ready.
+AdvanceClock = Callable[[bytes, float, Goal], Sequence["Future[bool]"]]
 # The interval of heartbeats through a job to which no rows come, as a multiple of the ordinary one: each writes some
 # records to topics, which keep them.
 IDLE_FACTOR = 3
@@ -136,6 +141,7 @@ class _Index:
         mark: The mark that it is to reach next; None if it has reached all that came.
         skipped: The time since which the oldest mark has been under way that came meanwhile and will be skipped.
         begun: The time since which it works on `mark`.
+        closing: The outcomes of closing its windows by the clock up to the mark, of those that close so; None before.
         done_at: The time of the last mark that it has reached.
         delay: How long that one took, in seconds; None before the first.
     """
@@ -144,6 +150,7 @@ class _Index:
     mark: Mark | None = None
     skipped: float | None = None
     begun: float = 0.0
+    closing: "Sequence[Future[bool]] | None" = None
     done_at: float = LONG_AGO
     delay: float | None = None
 
@@ -179,6 +186,8 @@ class Heartbeats:
         interval_s: float,
         served: Callable[[str, float], object],
         passed: Callable[["Passed"], object] = lambda _: None,
+        *,
+        advance_clock: AdvanceClock = lambda _asset, _at, _goal: (),
     ) -> None:
         """Prepare.
 
@@ -188,11 +197,13 @@ class Heartbeats:
             interval_s: The seconds between two heartbeats.
             served: Called with the dataset and the delay in seconds when an index has reached a heartbeat.
             passed: Called when a heartbeat has passed a job or an index.
+            advance_clock: Closes the windows of an index by the clock.
         """
         self._ports = ports
         self._arrivals = arrivals
         self._interval_s = interval_s
         self._passed = passed
+        self._advance_clock = advance_clock
         self._served = served
         self._jobs: dict[str, _Job] = {}
         self._indexes: dict[str, _Index] = {}
@@ -296,7 +307,7 @@ class Heartbeats:
         partitions = {status.topic: len(status.offsets) for status in statuses} if whole else {}
         for index in self._indexes.values():
             if index.plan.asset.hex() not in found:
-                index.mark = None
+                index.mark = index.closing = None
         while True:
             ended = self._ended
             moved = False
@@ -305,7 +316,8 @@ class Heartbeats:
                 self._take(job, now())
             for index in self._emits.values():
                 self._take_mark(index, found, now())
-                if index.mark is not None and _reached(found.get(index.plan.asset.hex()), index.mark.goal, whole=whole):
+                status = found.get(index.plan.asset.hex())
+                if index.mark is not None and self._has_passed(index, index.mark, status, whole=whole):
                     index.done_at = index.mark.at
                     self._note(SENDER, index, now())
                     assert index.plan.emits is not None  # noqa: S101 (by the choice of `_emits`)
@@ -340,12 +352,30 @@ class Heartbeats:
 
     def _serve(self, index: _Index, found: Mapping[str, IndexStatus], now: Callable[[], float], *, whole: bool) -> None:
         self._take_mark(index, found, now())
-        if index.mark is None or not _reached(found.get(index.plan.asset.hex()), index.mark.goal, whole=whole):
+        status = found.get(index.plan.asset.hex())
+        if index.mark is None or not self._has_passed(index, index.mark, status, whole=whole):
             return
         index.done_at, index.mark = index.mark.at, None
         self._note("the index of", index, now())
         index.delay = max(0.0, now() - index.done_at)
         self._served(index.plan.dataset, index.delay)
+
+    def _has_passed(self, index: _Index, mark: Mark, status: IndexStatus | None, *, whole: bool) -> bool:
+        """Return whether an index has reached a mark, and closed the windows that it closes by the clock up to it.
+
+        The rows of these windows are on their topic then, so that they are before the mark of that topic.
+        """
+        if not _reached(status, mark.goal, whole=whole):
+            return False
+        if not index.plan.by_clock:
+            return True
+        if index.closing is None:
+            index.closing = self._advance_clock(index.plan.asset, mark.at, mark.goal)
+        if not all(part.done() for part in index.closing):
+            return False
+        closed = all(part.exception() is None and part.result() for part in index.closing)
+        index.closing = None
+        return closed
 
     def _note(self, kind: str, index: _Index, now: float) -> None:
         name = f"{kind} {index.plan.dataset.removesuffix('/rows')}"

@@ -1,11 +1,12 @@
 """The aggregate operator, which divides rows into groups and into the windows in which they count."""
 
+import time
 from collections.abc import Callable, Iterable
 
 from caraway.compute.reference.aggregates.functions import Sample
 from caraway.compute.reference.aggregates.running import running
 from caraway.compute.reference.aggregates.table import AggregateColumn, Aggregated, Group
-from caraway.compute.reference.aggregates.windows import Life, buckets_of, life, session_window, sessions
+from caraway.compute.reference.aggregates.windows import Life, buckets_of, life, next_end, session_window, sessions
 from caraway.compute.reference.tables import Key, Table, Version, key_of
 from caraway.graph.aggregates import AggregateSpec
 from caraway.graph.operators import Aggregate
@@ -13,21 +14,32 @@ from caraway.graph.schemas import WINDOW_KEY, Schema
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 
 Groups = dict[Key, Group]
+# A function that returns the present in microseconds.
+Clock = Callable[[], int]
 
 
-def compile_aggregate(operator: Aggregate, before: Schema) -> Callable[[Table], Aggregated]:
-    """Return the operator as a function of its input table."""
+def present_us() -> int:
+    """Return the present by the system's clock, in microseconds."""
+    return time.time_ns() // 1000
+
+
+def compile_aggregate(operator: Aggregate, before: Schema, clock: Clock = present_us) -> Callable[[Table], Aggregated]:
+    """Return the operator as a function of its input table.
+
+    If its windows close by the clock as well, the output is that of the time of the call, by `clock`.
+    """
     columns = [
         AggregateColumn(spec.into, running(spec, before.columns.get(spec.of or ""))) for spec in operator.aggregates
     ]
     keys = operator.keys if operator.window is None else (*operator.keys, WINDOW_KEY)
 
     def run(table: Table) -> Aggregated:
+        present = [clock()] if operator.by_clock else []
         match operator.window:
             case None:
-                groups = _by_aggregate(operator, table, before.timestamp)
+                groups = _by_aggregate(operator, table, before.timestamp, present)
             case HoppingWindow() as window:
-                groups = _by_bucket(operator, window, table)
+                groups = _by_bucket(operator, window, table, present)
             case SessionWindow() as window:
                 groups = _by_session(operator, window, table)
         return Aggregated(keys, before.timestamp, columns, groups)
@@ -35,10 +47,26 @@ def compile_aggregate(operator: Aggregate, before: Schema) -> Callable[[Table], 
     return run
 
 
-def _by_aggregate(operator: Aggregate, table: Table, timestamp: str) -> Groups:
-    """Return groups over all time, in which each aggregate has its own window."""
+def next_closing_us(operator: Aggregate, at_us: int) -> int | None:
+    """Return when the clock closes the next window after a time; None if windows don't close by the clock."""
+    windows = [operator.window, *(spec.window for spec in operator.aggregates)] if operator.by_clock else []
+    return min(
+        (
+            next_end(window, at_us - window.lookback_us) + window.lookback_us
+            for window in windows
+            if isinstance(window, HoppingWindow)
+        ),
+        default=None,
+    )
+
+
+def _by_aggregate(operator: Aggregate, table: Table, timestamp: str, present: list[int]) -> Groups:
+    """Return groups over all time, in which each aggregate has its own window.
+
+    The times in `present` close windows as those of rows do.
+    """
     placed = sorted(_placed(operator.along or timestamp, table), key=lambda item: item[0])
-    max_event_time_us = max((time_us for time_us, _ in placed), default=0)
+    max_event_time_us = max([*present, *(time_us for time_us, _ in placed)], default=0)
     if operator.along is None:
         ends = [version.end_us for _, version in placed if version.end_us is not None]
         max_event_time_us = max([max_event_time_us, *ends])
@@ -62,12 +90,15 @@ def _placed(along: str, table: Table) -> Iterable[tuple[int, Version]]:
         yield time_us, version
 
 
-def _by_bucket(operator: Aggregate, window: HoppingWindow, table: Table) -> Groups:
-    """Return a group for each closed bucket with rows, which exists from the bucket's end on."""
+def _by_bucket(operator: Aggregate, window: HoppingWindow, table: Table, present: list[int]) -> Groups:
+    """Return a group for each closed bucket with rows, which exists from the bucket's end on.
+
+    The times in `present` close windows as those of rows do.
+    """
     length_us = window.length_us
     if length_us is None:
         raise TypeError("buckets without a begin can't be keys")
-    max_event_time_us = max((version.begin_us for version in table.versions), default=0)
+    max_event_time_us = max([*present, *(version.begin_us for version in table.versions)], default=0)
     groups: Groups = {}
     filled: dict[Key, tuple[Version, set[int]]] = {}
     for version in table.versions:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 from rocksdict import WriteBatch
 
-from caraway.dataplane.index.records.max_event_time import read_max_event_time
-from caraway.dataplane.index.storage.intervals import Interval, has_max_event_time, own_windows
+from caraway.dataplane.index.records.closing_time import read_closing_time, stored_clock_time
+from caraway.dataplane.index.storage.intervals import Interval, has_max_event_time, lookback_us
 from caraway.dataplane.index.storage.keys import (
     CHANGE_POINTS,
     DIRTY,
@@ -35,7 +35,6 @@ from caraway.dataplane.index.windows.change_points import pack_intervals, read_n
 from caraway.dataplane.index.windows.current import CurrentRows, Row, row_readers
 from caraway.dataplane.topics.codec import PUT, RETRACT, RecordCodec
 from caraway.graph.plan.model import IndexPlan, TopicPlan
-from caraway.graph.windows import HoppingWindow
 
 # A function that sends records (key, value) to the topic of a name, and returns once the broker has acknowledged them.
 Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
@@ -89,6 +88,7 @@ class Emission:
 
     def __init__(self, plan: IndexPlan, topic: TopicPlan, store: IndexStore) -> None:
         self.is_held = False
+        self._plan = plan
         self._asset = plan.asset
         self._topic = topic.name
         self._store = store
@@ -96,21 +96,19 @@ class Emission:
         self._rows: CurrentRows = row_readers(plan, topic, store.geometry)
         self._closes = has_max_event_time(plan)
         self._known_us = 0
-        self._lookback_us = max(
-            (w.lookback_us for w in (plan.window, *own_windows(plan)) if isinstance(w, HoppingWindow)), default=0
-        )
+        self._lookback_us = lookback_us(plan)
 
     def run(self, send: Send | None, offsets: Mapping[int, int]) -> int:
         """Send the records left in the outbox, then those of changes since the last call; return the number of these.
 
         `offsets` shows how far the index has read its topic, by partition. Without `send`, records stay in the outbox
-        until the next call. They get the greatest ingestion time of the records applied so far, since jobs and offline
-        queries must not know a row before its causes (docs/inside/records.md).
+        until the next call. They get the greatest ingestion time of the records applied so far, or the clock time if
+        it is later, since jobs and offline queries must not know a row before its causes (docs/inside/records.md).
 
         Raises `UnavailableError` if the broker doesn't take the records; they are sent at the next call.
         """
         self._deliver(send)
-        self._known_us = max(0, read_newest_input(self._store, self._asset))
+        self._known_us = self._known()
         progress = self._progress()
         self.is_held = any(offsets.get(partition, 0) < offset for partition, offset in progress.held.items())
         if self.is_held:
@@ -131,8 +129,13 @@ class Emission:
         """Return the time up to which windows are closed, so that their rows exist."""
         if not self._closes:
             return LAST_TIME_US
-        max_event_time_us = read_max_event_time(self._store.iterator(), self._asset)
-        return FIRST_TIME_US if max_event_time_us is None else max(FIRST_TIME_US, max_event_time_us - self._lookback_us)
+        closing_us = read_closing_time(self._store.iterator(), self._plan)
+        return FIRST_TIME_US if closing_us is None else max(FIRST_TIME_US, closing_us - self._lookback_us)
+
+    def _known(self) -> int:
+        """Return the time from which the rows that are sent now are known."""
+        clock_us = stored_clock_time(self._store, self._asset) if self._plan.by_clock else None
+        return max(0, clock_us or 0, read_newest_input(self._store, self._asset))
 
     def _freshen(self, progress: Progress) -> int | None:
         """Emit the changes of some dirty groups; return the number of records, None if no group is dirty."""
@@ -176,7 +179,7 @@ class Emission:
         return []
 
     def _close(self, send: Send | None, progress: Progress) -> int:
-        """Emit the rows that an advance of the max event time has closed, or that its going back has opened again."""
+        """Emit the rows that an advance of the closing time has closed, or that its going back has opened again."""
         closed_us = self._closed()
         if not self._closes or progress.closed_low == progress.closed_high == closed_us:
             return 0

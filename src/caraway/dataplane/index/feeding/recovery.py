@@ -4,12 +4,15 @@ Without recovery the jobs that read the topic would keep rows that were sent and
 retract them. Revisions would begin again at the least one, below those on the topic.
 """
 
+import time
 from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from caraway.dataplane.index.feeding.consumption import FRESH
 from caraway.dataplane.index.feeding.emission import Progress, pack, unpack_sent
+from caraway.dataplane.index.records.closing_time import advance_clock_time
+from caraway.dataplane.index.storage.intervals import latest, lookback_us
 from caraway.dataplane.index.storage.keys import (
     FIRST_TIME_US,
     LAST_TIME_US,
@@ -40,6 +43,9 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
     All groups on the topic become dirty. Nothing is emitted before the index has reached the present end of its own
     topic: before that it would retract rows whose inputs it has yet to read.
 
+    The topic's rows also tell up to which time the clock had closed windows. Otherwise the rows of windows that only
+    the clock had closed would be retracted, and sent again with the next heartbeat.
+
     Raises `UnavailableError` if the broker doesn't answer.
     """
     if store.get(emission_key(plan.asset)) is not None:
@@ -53,6 +59,10 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
         sent = _Sent(plan, topic, store)
         for messages in _batches(consumer, topic.name, ends):
             sent.add(messages)
+        if plan.by_clock and sent.newest_us is not None:
+            # Rows of times after now were closed by event times, which the index reads again.
+            now_us = time.time_ns() // 1000
+            advance_clock_time(store, plan.asset, min(now_us, sent.newest_us + lookback_us(plan)))
         batch = store.batch()
         progress = Progress(sent.revision, FIRST_TIME_US, LAST_TIME_US, held)
         batch.put(emission_key(plan.asset), pack(progress))
@@ -86,6 +96,7 @@ class _Sent:
         names = [column.name for column in topic.schema.columns]
         self._group_at = [names.index(column.name) for column in plan.schema.keys]
         self.revision = 0
+        self.newest_us: int | None = None
 
     def add(self, messages: list[Message]) -> None:
         """Store some records as emitted. Records of one identity come in the order in which they were sent."""
@@ -111,6 +122,7 @@ class _Sent:
                 data = self._store.get(entry)
                 known = None if data is None else unpack_sent(data)
             if record.op == PUT:
+                self.newest_us = latest(self.newest_us, record.time)
                 # Rows of two windows of a group that end at this time may be on the topic, though only one of the
                 # windows exists now. The key has the window, so their records may be in different partitions and come
                 # in any order. The row with the greater revision was sent last, so it is kept.

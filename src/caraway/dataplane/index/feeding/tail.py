@@ -18,6 +18,7 @@ from caraway.dataplane.index.feeding.emission_writer import EmissionWriter, NotO
 from caraway.dataplane.index.feeding.ingestion_order import by_ingestion
 from caraway.dataplane.index.feeding.recovery import recover
 from caraway.dataplane.index.feeding.writer import IndexWriter, NoteArrivals, singles_of
+from caraway.dataplane.index.records.closing_time import advance_clock_time
 from caraway.dataplane.index.records.delivery import Applied
 from caraway.dataplane.index.storage.database import DamagedError
 from caraway.dataplane.index.storage.store import IndexStore
@@ -234,6 +235,30 @@ class Tail:
             else:
                 self._leave(topic)
         return True
+
+    def advance_clock(self, asset: bytes, time_us: int, goal: Mapping[int, int]) -> bool:
+        """Close the windows of an index by the clock, and send the rows of these windows if jobs read them.
+
+        Only the tail's thread may call this.
+
+        Args:
+            asset: The index.
+            time_us: The clock time.
+            goal: The offsets of the index's topic before which everything is that follows from rows accepted before
+                this time.
+
+        Returns:
+            False if it can't be done now: the index hasn't reached the goal, or its rows can't be sent.
+        """
+        for subscription in (s for subscriptions in self._topics.values() for s in subscriptions):
+            if subscription.plan.asset == asset:
+                reached = subscription.next
+                if any(self._holds(p) and reached.get(p, 0) < offset for p, offset in goal.items()):
+                    return False
+                advance_clock_time(self._store, asset, time_us)
+                self._emit(subscription, reached, self._send)
+                return not subscription.unsent
+        return False
 
     def subscriptions(self) -> list[Subscription]:
         """Return all subscriptions, also those whose topic doesn't exist yet."""

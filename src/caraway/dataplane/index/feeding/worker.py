@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -311,6 +312,18 @@ class IndexWorker:
             if tail.follows(asset):
                 return self._done(tail, partial(command, tail))
         return None
+
+    def advance_clock(self, asset: bytes, time_us: int, goal: Mapping[int, int]) -> "Future[bool]":
+        """Have the thread that writes an index close its windows by the clock; see `Tail.advance_clock`.
+
+        The future's result is False if that can't be done now. It never comes if the thread has ended.
+        """
+        for tail in (self._live, self._behind):
+            if tail.follows(asset):
+                return tail.do(partial(tail.advance_clock, asset, time_us, goal))
+        unknown: Future[bool] = Future()
+        unknown.set_result(False)
+        return unknown
 
     def status(self) -> dict[str, object]:
         """Return the state of all indexes, as plain values."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from caraway.dataplane.index.feeding.tail import PastOf
 from caraway.dataplane.index.feeding.worker import IndexStatus, IndexWorker
 from caraway.dataplane.index.reader import IndexReader
-from caraway.dataplane.index.records.max_event_time import stored_max_event_time
+from caraway.dataplane.index.records.closing_time import stored_closing_time
 from caraway.dataplane.index.sharding.topics import Ends, Topics
 from caraway.dataplane.index.storage.intervals import has_max_event_time
 from caraway.dataplane.index.storage.snapshots import SnapshotKeeper, Snapshots
@@ -121,12 +121,12 @@ class Shard:
         """Return whether an index has reached the end that its topic had when the shard was opened."""
         return asset in self._filled
 
-    def max_event_time(self, asset: bytes) -> int | None:
-        """Return the greatest event time of an index in this shard.
+    def closing_time(self, asset: bytes) -> int | None:
+        """Return the closing time of an index in this shard.
 
         Raises `UnavailableError` if the database can't be read.
         """
-        return stored_max_event_time(self.store, asset)
+        return stored_closing_time(self.store, asset)
 
     def progress(self) -> Mapping[str, ShardProgress]:
         """Return the progress of each index, by asset as text.
@@ -140,7 +140,7 @@ class Shard:
         return {
             plan.asset.hex(): ShardProgress(
                 caught_up=plan.asset in filled,
-                max_event_time_us=self.max_event_time(plan.asset) if has_max_event_time(plan) else None,
+                closing_us=self.closing_time(plan.asset) if has_max_event_time(plan) else None,
             )
             for plan in plans
         }

@@ -133,8 +133,8 @@ class ShardOwner:
                 shard.follow(plans)
 
     def elsewhere(self, number: int, asset: bytes) -> int | None:
-        """Return the greatest event time of an index in shards other than `number`, as far as this server knows it."""
-        return latest(*(self._max_event_time(other, asset) for other in range(self._shards) if other != number))
+        """Return the greatest closing time of an index in shards other than `number`, as far as it is known here."""
+        return latest(*(self._closing_time(other, asset) for other in range(self._shards) if other != number))
 
     def answer(self, ask: Ask) -> Answer:
         """Answer a read, if this server is the owner with the read's token."""
@@ -289,9 +289,9 @@ class ShardOwner:
                 self._member.report(number, own.token, progress)
                 own.reported = progress
 
-    def _max_event_time(self, number: int, asset: bytes) -> int | None:
+    def _closing_time(self, number: int, asset: bytes) -> int | None:
         own = self._owns.get(number)
         if own is not None:
-            return own.shard.max_event_time(asset)
+            return own.shard.closing_time(asset)
         reported = self.division.progress.get(number, {}).get(asset.hex())
-        return None if reported is None else reported.max_event_time_us
+        return None if reported is None else reported.closing_us

@@ -28,15 +28,21 @@ def has_max_event_time(plan: IndexPlan) -> bool:
     return any(isinstance(window, HoppingWindow) for window in (plan.window, *own_windows(plan)))
 
 
-def interval_at(window: OwnWindow, at_us: int, max_event_time_us: int | None) -> Interval:
-    """Return the interval of a window that is read at a time, given the max event time."""
+def lookback_us(plan: IndexPlan) -> int:
+    """Return the lookback of a plan's discrete windows, which is the same for all of them; 0 if there are none."""
+    windows = (plan.window, *own_windows(plan))
+    return max((window.lookback_us for window in windows if isinstance(window, HoppingWindow)), default=0)
+
+
+def interval_at(window: OwnWindow, at_us: int, closing_us: int | None) -> Interval:
+    """Return the interval of a window that is read at a time, given the closing time."""
     length_us = window.length_us
     # A read calls this for each window of each key, so it has no `match`, which would take three times as long.
     if isinstance(window, ContinuousWindow):
         return FIRST_TIME_US if length_us is None else max(FIRST_TIME_US, at_us - length_us - WINDOW_REST_US + 1), at_us
-    if max_event_time_us is None:
+    if closing_us is None:
         return NOTHING
-    end_us = last_end(window, min(at_us, max_event_time_us - window.lookback_us))
+    end_us = last_end(window, min(at_us, closing_us - window.lookback_us))
     return FIRST_TIME_US if length_us is None else max(FIRST_TIME_US, end_us - length_us), end_us - 1
 
 

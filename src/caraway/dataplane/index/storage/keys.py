@@ -111,6 +111,11 @@ def max_event_time_key(asset: bytes) -> bytes:
     return META + b"frontier" + asset
 
 
+def clock_key(asset: bytes) -> bytes:
+    """Return the key of the clock time of an asset whose discrete windows close by the clock as well."""
+    return META + b"clock---" + asset
+
+
 def emission_key(asset: bytes) -> bytes:
     """Return the key of the progress of an asset's emission."""
     return META + b"emitted-" + asset

@@ -18,6 +18,7 @@ from caraway.dataplane.index.storage.database import TRANSLATED, DamagedError, o
 from caraway.dataplane.index.storage.keys import (
     META,
     after,
+    clock_key,
     emission_key,
     left_out_key,
     max_event_time_key,
@@ -175,6 +176,7 @@ def removal_of(asset: bytes) -> WriteBatch:
     prefix = offset_key(asset, 0)[:-4]
     batch.delete_range(prefix, after(prefix))
     batch.delete(max_event_time_key(asset))
+    batch.delete(clock_key(asset))
     batch.delete(emission_key(asset))
     batch.delete(newest_input_key(asset))
     batch.delete(left_out_key(asset))

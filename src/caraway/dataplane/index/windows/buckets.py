@@ -14,7 +14,7 @@ from caraway.dataplane.index.windows.entries import Contents, IndexShape, KeyEnt
 from caraway.dataplane.index.windows.lists import ListReader
 from caraway.dataplane.index.windows.range_query import totals_of
 from caraway.dataplane.index.windows.sessions import SECOND_US, sessions_from
-from caraway.dataplane.index.windows.windows import Elsewhere, Read, finish_all, max_event_time_at, pick
+from caraway.dataplane.index.windows.windows import Elsewhere, Read, closing_time_at, finish_all, pick
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import IndexPlan
@@ -36,6 +36,7 @@ class BucketReader:
                 self._find = _find_session
             case _:
                 raise InvalidInputError(f"{plan.dataset}: buckets without a begin can't be keys")
+        self._plan = plan
         self._asset = plan.asset
         self._has_max_event_time = has_max_event_time(plan)
         self._shape = IndexShape(plan, geometry)
@@ -50,12 +51,10 @@ class BucketReader:
 
     def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
         """Return a function that reads keys from one state of the database; for `elsewhere` see `Elsewhere`."""
-        max_event_time_us = max_event_time_at(iterator, self._asset, elsewhere) if self._has_max_event_time else None
-        return partial(self._read, iterator, max_event_time_us)
+        closing_us = closing_time_at(iterator, self._plan, elsewhere) if self._has_max_event_time else None
+        return partial(self._read, iterator, closing_us)
 
-    def _read(
-        self, iterator: RdictIter, max_event_time_us: int | None, key: bytes, at_us: int
-    ) -> tuple[list[object], bool]:
+    def _read(self, iterator: RdictIter, closing_us: int | None, key: bytes, at_us: int) -> tuple[list[object], bool]:
         """Return the columns' values as of `at_us`, and whether the window exists and is closed."""
         *group, bounds = echo = self._keys.decode_key(key)
         values: dict[str, object] = {}
@@ -66,7 +65,7 @@ class BucketReader:
                 raise InvalidInputError(f"{bounds!r} is no window; it has a begin and an end")
         prefix = key_prefix(self._asset, self._shape.codec.encode_key(group) or b"")
         entries = KeyEntries(self._shape, iterator, prefix)
-        interval = self._find(entries, Bounds(prefix, begin_us, end_us, max_event_time_us)) if end_us <= at_us else None
+        interval = self._find(entries, Bounds(prefix, begin_us, end_us, closing_us)) if end_us <= at_us else None
         if interval is not None:
             self._fill(entries, interval, at_us, values)
         return [
@@ -82,12 +81,12 @@ class BucketReader:
 
 
 class Bounds(NamedTuple):
-    """A window to be found: the prefix of its group's entries, its begin and end, and the max event time."""
+    """A window to be found: the prefix of its group's entries, its begin and end, and the closing time."""
 
     prefix: bytes
     begin_us: int
     end_us: int
-    max_event_time_us: int | None
+    closing_us: int | None
 
 
 # A function that finds the window of a group with the given begin and end, and returns the first and the last event
@@ -98,10 +97,10 @@ Find = Callable[[KeyEntries, Bounds], Interval | None]
 def _find_bucket(
     window: HoppingWindow, length_us: int, entries: KeyEntries, asked: Bounds, *, shows_empty: bool
 ) -> Interval | None:
-    end_us, max_event_time_us = asked.end_us, asked.max_event_time_us
+    end_us, closing_us = asked.end_us, asked.closing_us
     if end_us - asked.begin_us != length_us or last_end(window, end_us) != end_us:
         return None
-    if max_event_time_us is None or end_us > max_event_time_us - window.lookback_us:
+    if closing_us is None or end_us > closing_us - window.lookback_us:
         return None
     interval = end_us - length_us, end_us - 1
     if _has_any(entries, *interval):

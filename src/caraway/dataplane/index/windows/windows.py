@@ -7,7 +7,7 @@ from rocksdict import RdictIter
 
 from caraway.dataplane.index.aggregates.partials import HAS_ENDED, Partial
 from caraway.dataplane.index.aggregates.results import Result, results_of
-from caraway.dataplane.index.records.max_event_time import read_max_event_time
+from caraway.dataplane.index.records.closing_time import read_closing_time
 from caraway.dataplane.index.storage.geometry import Geometry
 from caraway.dataplane.index.storage.intervals import (
     Interval,
@@ -28,8 +28,8 @@ from caraway.graph.plan.model import IndexPlan
 # A function that reads a key as of a time in microseconds. It returns the values of the columns, and whether the key
 # was found.
 Read = Callable[[bytes, int], tuple[list[object], bool]]
-# A function that returns the max event time of an asset over the other shards of a divided index, which are in other
-# databases; None if it isn't known. Discrete windows close by the greatest event time of all shards.
+# A function that returns the closing time of an asset over the other shards of a divided index, which are in other
+# databases; None if it isn't known. Discrete windows close by the greatest closing time of all shards.
 Elsewhere = Callable[[bytes], int | None]
 
 
@@ -38,6 +38,7 @@ class WindowReader:
 
     def __init__(self, plan: IndexPlan, columns: Sequence[str], geometry: Geometry) -> None:
         """Prepare to read `columns`. Raises `InvalidInputError` if the dataset lacks a column."""
+        self._plan = plan
         self._asset = plan.asset
         self._shape = IndexShape(plan, geometry)
         self._has_max_event_time = has_max_event_time(plan)
@@ -60,12 +61,10 @@ class WindowReader:
 
     def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
         """Return a function that reads keys from one state of the database; for `elsewhere` see `Elsewhere`."""
-        max_event_time_us = max_event_time_at(iterator, self._asset, elsewhere) if self._has_max_event_time else None
-        return partial(self._read, iterator, max_event_time_us)
+        closing_us = closing_time_at(iterator, self._plan, elsewhere) if self._has_max_event_time else None
+        return partial(self._read, iterator, closing_us)
 
-    def _read(
-        self, iterator: RdictIter, max_event_time_us: int | None, key: bytes, at_us: int
-    ) -> tuple[list[object], bool]:
+    def _read(self, iterator: RdictIter, closing_us: int | None, key: bytes, at_us: int) -> tuple[list[object], bool]:
         """Return the columns' values as of `at_us`, and whether the key had any aggregate input by then."""
         echo = self._shape.codec.decode_key(key) if self._needs_key else []
         entries = KeyEntries(self._shape, iterator, key_prefix(self._asset, key))
@@ -78,7 +77,7 @@ class WindowReader:
         if self._has_max_event_time:
             # A discrete window shows an aggregate input only after the bucket has closed. So the key is found only if
             # it has an aggregate input in the last closed bucket of a window, or before it.
-            intervals = {window: interval_at(window, at_us, max_event_time_us) for window in self._windows}
+            intervals = {window: interval_at(window, at_us, closing_us) for window in self._windows}
             ends = [last for _, last in intervals.values()]
             least, latest = min(ends), max(ends)
         has_ended = root[3] & HAS_ENDED
@@ -100,10 +99,10 @@ class WindowReader:
         return [pick(echo, values, time_us) for pick in self._columns], True
 
 
-def max_event_time_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | None) -> int | None:
-    """Return the max event time of an asset over all parts of the index."""
-    here = read_max_event_time(iterator, asset)
-    return here if elsewhere is None else latest(here, elsewhere(asset))
+def closing_time_at(iterator: RdictIter, plan: IndexPlan, elsewhere: Elsewhere | None) -> int | None:
+    """Return the closing time of an index over all of its parts (`caraway.dataplane.index.records.closing_time`)."""
+    here = read_closing_time(iterator, plan)
+    return here if elsewhere is None else latest(here, elsewhere(plan.asset))
 
 
 def finish_all(results: Sequence[Result], total: Partial, at_us: int, values: dict[str, object]) -> None:

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from caraway.dataplane.index.feeding.writer import IndexWriter
 from caraway.dataplane.index.reader import IndexReader
-from caraway.dataplane.index.records.max_event_time import stored_max_event_time
+from caraway.dataplane.index.records.closing_time import stored_closing_time
 from caraway.dataplane.index.sharding.divided import DividedIndex
 from caraway.dataplane.index.sharding.messages import Answer, Ask, Found, decode_answers, decode_asks, encode
 from caraway.dataplane.index.sharding.shard import Shard
@@ -225,14 +225,14 @@ class TestShard(Shard):
         return asset in self.plans and self.has_reached(self.due)
 
     @override
-    def max_event_time(self, asset: bytes) -> int | None:
-        return stored_max_event_time(self.store, asset)
+    def closing_time(self, asset: bytes) -> int | None:
+        return stored_closing_time(self.store, asset)
 
     @override
     def progress(self) -> Mapping[str, ShardProgress]:
         return {
             plan.asset.hex(): ShardProgress(
-                caught_up=True, max_event_time_us=self.max_event_time(plan.asset) if has_max_event_time(plan) else None
+                caught_up=True, closing_us=self.closing_time(plan.asset) if has_max_event_time(plan) else None
             )
             for plan in self.plans.values()
         }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.records.closing_time import advance_clock_time, stored_clock_time
 from caraway.dataplane.index.sharding.messages import Ask, Moved, MovingError
 from caraway.dataplane.topics.codec import PUT
 from caraway.dataplane.topics.identity import position_id
@@ -223,3 +224,30 @@ def test_concurrent_reads_from_one_server_go_in_one_call(world: World) -> None:
     begin(world, "two")
     rounds(one, world.servers["two"])
     assert asyncio.run(read_several()) == [[100 + number for number in KEYS]] * 5
+
+
+def test_windows_that_the_clock_has_closed_stay_closed_when_a_shard_moves(world: World) -> None:
+    plan = replace(index_plan(IndexKind.AGGREGATE, revised=False, aggregates=BUCKETS), by_clock=True)
+    for number, key in KEYS.items():
+        put(world, key, number, second=1)
+    one, two = begin(world, "one", "two", plan=plan)
+    rounds(one, two)
+
+    def counts(server: Server) -> list[object]:
+        keys = [CODEC.encode_key([key]) or b"" for key in KEYS.values()]
+        return server.index.read(plan, keys, 4 * SECOND, ["count"])[0][0]
+
+    assert counts(one) == counts(two) == [None] * SHARDS
+    for server in (one, two):
+        for shard in server.shards().values():
+            advance_clock_time(shard.store, plan.asset, 60 * SECOND)
+    rounds(one, two)
+    assert counts(one) == counts(two) == [1] * SHARDS
+    moving = numbers(one)
+    one.kill()
+    world.now += LASTS + 1
+    rounds(two, two)
+    # The new owner has no clock time of its own for these shards, until the next heartbeat.
+    assert numbers(two) > moving
+    assert {stored_clock_time(two.shards()[number].store, plan.asset) for number in moving} == {None}
+    assert counts(two) == [1] * SHARDS
