@@ -54,8 +54,10 @@ from caraway.dataplane.streams.spark.java import jvm_process
 from caraway.dataplane.streams.spark.jobs import Trigger, start_job
 from caraway.dataplane.streams.spark.session import SessionSettings, caraway_jar, open_session
 from caraway.dataplane.topics.admin import drop_topics, ensure_topics
+from caraway.dataplane.topics.blocks import records_in
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
+from caraway.dataplane.topics.polling import poll_some
 from caraway.graph.plan.model import JobMode, JobPlan, TopicPlan
 from caraway.graph.plan.modes import mode_of
 from caraway.graph.plan.planner import plan_graph
@@ -304,12 +306,12 @@ def measure_loaded(bench: Bench, name: str, mode: JobMode, rows: int, keys: int)
     _write(bench.bootstrap_servers, topics[table], keys, first[table])
     output = f"out-{uuid4().hex[:12]}"
     ensure_topics(bench.bootstrap_servers, [output], 1)
-    consumer = Consumer({"bootstrap.servers": bench.bootstrap_servers, "group.id": "bench"})
+    written = _RecordCount(bench.bootstrap_servers, output)
     try:
         started, cpu_before = time.monotonic(), _cpu_seconds(bench)
         _start(bench, name, mode, inputs, output, trigger=Trigger.BACKLOG).awaitTermination()
         loading = time.monotonic() - started, _cpu_seconds(bench) - cpu_before
-        there = _end_of(consumer, output)
+        there = written.read()
         further = _click(keys, DAY_US, DAY_US // rows)
         _write(bench.bootstrap_servers, topics[events], rows, further)
         started, cpu_before = time.monotonic(), _cpu_seconds(bench)
@@ -320,7 +322,7 @@ def measure_loaded(bench: Bench, name: str, mode: JobMode, rows: int, keys: int)
         finally:
             query.stop()
     finally:
-        consumer.close()
+        written.close()
         _forget(bench, [output], [topic.name for topic in topics.values()])
     return [
         Figure(f"{name}, a row of each key", mode, keys, keys, 1, bench.tasks, *loading),
@@ -389,24 +391,48 @@ def _end_of(consumer: Consumer, topic: str) -> int:
             return end
 
 
+class _RecordCount:
+    """Counts the records on a topic with one partition: a job writes several into one message."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._consumer, self._topic = Consumer({"bootstrap.servers": servers, "group.id": "bench"}), topic
+        self._next = self._records = 0
+
+    def read(self) -> int:
+        """Return the number of records that are there now; each is read once."""
+        end = _end_of(self._consumer, self._topic)
+        if not self._next:
+            self._consumer.assign([TopicPartition(self._topic, 0, 0)])
+        while self._next < end:
+            for message in poll_some(self._consumer, 10_000, 0.5):
+                self._records += records_in(message.value())
+                self._next = (message.offset() or 0) + 1
+        return self._records
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+
 def _last_record(servers: str, topics: Sequence[str], least: int, queries: Sequence[StreamingQuery]) -> list[float]:
     """Wait until topics have their rows and don't grow; return the time of the last record of each."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench"})
+    readers = [_RecordCount(servers, topic) for topic in topics]
     counts = [0] * len(topics)
     begun = time.monotonic()
     grown = [begun] * len(topics)
     while min(counts) < least or time.monotonic() - max(grown) < QUIET_SECONDS:
-        for number, topic in enumerate(topics):
-            end = _end_of(consumer, topic)
-            if end != counts[number]:
-                counts[number], grown[number] = end, time.monotonic()
+        for number, reader in enumerate(readers):
+            count = reader.read()
+            if count != counts[number]:
+                counts[number], grown[number] = count, time.monotonic()
         for query in queries:
             if (error := query.exception()) is not None:
                 raise error
         if time.monotonic() - begun > TIMEOUT_SECONDS:
             raise TimeoutError(f"{min(counts):,} of {least:,} records after {TIMEOUT_SECONDS:.0f} s")
         time.sleep(POLL_SECONDS)
-    consumer.close()
+    for reader in readers:
+        reader.close()
     return grown
 
 

@@ -198,10 +198,10 @@ def _times(bench: Bench, topic: str, schema: RecordSchema, since: float, until: 
     position = 0
     while position < end:
         for message in consumer.consume(10_000, 0.5):
-            at_us = codec.decode_value(message.value() or b"").time
             position = (message.offset() or 0) + 1
-            if since <= at_us / 1e6 <= until:
-                first.setdefault(at_us, message.timestamp()[1] - at_us / 1000)
+            for record in codec.decode_message(message.value() or b""):
+                if since <= record.time / 1e6 <= until:
+                    first.setdefault(record.time, message.timestamp()[1] - record.time / 1000)
     consumer.close()
     return list(first.values())
 

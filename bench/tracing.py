@@ -28,28 +28,23 @@ URL = "http://127.0.0.1:9/v1/traces"
 
 def measured(queries: int, share: float | None) -> float:
     """Return the microseconds of processor time of a query."""
-    from tests.unit.apps.server import test_answers as answers  # noqa: PLC0415 (from the checkout that is measured)
-    from tests.unit.apps.server.test_access import Headers  # noqa: PLC0415
+    from caraway.apps.server.tracing.otel import OtelTracer  # noqa: PLC0415 (from the checkout that is measured)
+    from tests.unit.apps.server import asking  # noqa: PLC0415
+    from tests.unit.apps.server import test_answers as answers  # noqa: PLC0415
 
-    make = getattr(answers, "make_app", None)
-    if make is None:
-        app = answers.app._get_wrapped_function()()  # noqa: SLF001 (a fixture, as it was before)
-    elif share is None:
-        app = make()
-    else:
-        from caraway.apps.server.tracing.otel import OtelTracer  # noqa: PLC0415 (a checkout may not have it)
-
-        app = make(OtelTracer(URL, share, "bench"))
+    app = answers.make_app(tracer=None if share is None else OtelTracer(URL, share, "bench"))
     body = json.dumps(answers.QUERY).encode()
-    headers = Headers(
+    headers = asking.Headers(
         **{"host": "127.0.0.1:8100", "content-length": str(len(body)), "content-type": "application/json"}
     )
-    scope: Any = SimpleNamespace(method="POST", path="/api/v1/query", query_string="", headers=headers)
+    scope: Any = SimpleNamespace(
+        scheme="http", client="127.0.0.1:1", method="POST", path="/api/v1/query", query_string="", headers=headers
+    )
 
     async def run(count: int) -> float:
         begin = time.thread_time()
         for _ in range(count):
-            exchange: Any = answers.Exchange(body)
+            exchange: Any = asking.Exchange(body)
             await app.__rsgi__(scope, exchange)
         return time.thread_time() - begin
 
