@@ -18,6 +18,8 @@ from tests.tls import TLS
 MB = 1024 * 1024
 # The longest that an attack may keep another caller, and its own answer, waiting; and the memory that it may take.
 WAIT_S, MEMORY = 0.25, 50 * MB
+# An answer that is late by less than this factor may be so by a pause of the machine.
+PAUSE = 4
 T = TypeVar("T")
 
 
@@ -97,10 +99,26 @@ def held(server: ServerProcess) -> int:
 
 
 def timed(server: ServerProcess, send: Callable[[], T], wait_s: float = WAIT_S) -> T:
-    """Return or raise an answer of a server, which has to come within so many seconds."""
-    stopwatch = Stopwatch(server)
-    try:
-        return send()
-    finally:
-        took = stopwatch.seconds()
-        assert took < scaled_now(wait_s), f"the answer came after {took:.2f} s"
+    """Return or raise an answer of a server, which has to come within so many seconds.
+
+    An attack takes its time each time. So an answer that is a little late, as after a pause of the whole machine, is
+    asked for again, up to twice.
+    """
+    for left in (2, 1, 0):
+        stopwatch = Stopwatch(server)
+        try:
+            answer = send()
+        except Exception:
+            if _is_in_time(stopwatch, wait_s, left):
+                raise
+        else:
+            if _is_in_time(stopwatch, wait_s, left):
+                return answer
+    raise AssertionError("the last answer is in time, or fails")
+
+
+def _is_in_time(stopwatch: Stopwatch, wait_s: float, left: int) -> bool:
+    """Return whether an answer came in time; fail if it came much too late, or no further one may be asked for."""
+    took, most = stopwatch.seconds(), scaled_now(wait_s)
+    assert took < (PAUSE * most if left else most), f"the answer came after {took:.2f} s"
+    return took < most
