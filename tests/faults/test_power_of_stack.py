@@ -25,10 +25,10 @@ from tests.faults.numbered_orders import (
     prices,
     spent_of,
 )
-from tests.integration.server.server_process import numbers_of
+from tests.integration.server.server_process import eventually, numbers_of
 from tests.services.power import powered
 from tests.services.whole_stack import WholeStack, whole_stack
-from tests.timeouts import deadline_in, scaled
+from tests.timeouts import scaled
 
 ROWS_OF_REQUEST = 10
 # Events come all the time, at a pace at which they can be asked for in one query at the end.
@@ -109,13 +109,6 @@ class Load:
     def _send(self, key: str, numbers: Sequence[int], headers: dict[str, str]) -> httpx.Response:
         body = {"webhook": WEBHOOK, "endpoint": "orders", "data": [order(number) for number in numbers]}
         return self.stack.http.post("/log", json=body, headers={"Idempotency-Key": key, **headers})
-
-
-def eventually(happens: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = deadline_in(seconds)
-    while not happens():
-        assert time.monotonic() < deadline, "it didn't happen in time"
-        time.sleep(0.05)
 
 
 def written_by_the_system(folder: Path, *, last: str = "", only: str = "") -> None:

@@ -13,7 +13,6 @@ from caraway.apps.server.waiting.goals import Goal, Goals
 from caraway.apps.server.waiting.markers import Markers
 from caraway.dataplane.streams.spark.jobs import start_job
 from caraway.dataplane.topics.codec import RecordCodec
-from caraway.dataplane.topics.identity import position_ids
 from caraway.dataplane.topics.markers import is_marker
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.dataplane.topics.producer import TopicWriter
@@ -21,7 +20,7 @@ from caraway.graph.plan.model import GraphPlan, JobPlan
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker, Received, rows_of
 from tests.integration.spark.shop import Shop
-from tests.messages import records_of
+from tests.messages import positions_of
 from tests.timeouts import deadline_in
 
 ROUNDS, ROWS = 4, 400
@@ -41,14 +40,13 @@ def seen(broker: Broker, job: JobPlan, goal: Goal) -> list[Any]:
     while left:
         assert time.monotonic() < deadline
         for message in consumer.consume(1_000, 0.2):
-            offset, partition, value = message.offset() or 0, message.partition() or 0, message.value()
+            offset, partition = message.offset() or 0, message.partition() or 0
             assert message.error() is None
             if offset + 1 >= goal[partition]:
                 left.discard(partition)
             if offset < goal[partition] and not is_marker(message.key()):
-                values = records_of(message.key(), value)
-                for identity, one in zip(position_ids(offset, partition, len(values)), values, strict=True):
-                    record = codec.decode_value(one)
+                for identity, value in positions_of(message):
+                    record = codec.decode_value(value)
                     found.append(Received(message.key(), record, record.id or identity))
     consumer.close()
     return rows_of(found)

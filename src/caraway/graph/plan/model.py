@@ -23,10 +23,12 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 NAME_DIGITS = 12
 # The number of hexadecimal digits that tell apart branches whose names would become the same text.
 BRANCH_DIGITS = 8
+_HASH, _GENERATION = rf"\.[0-9a-f]{{{NAME_DIGITS}}}", rf"(?:\.[0-9]{{1,{NAME_DIGITS - 1}}})?"
 # The end of the name of a topic, in any of its generations (`caraway.state.blueprints`): the dataset and the hash of
 # its definition.
-DEFINITION = re.compile(rf"([^.]+\.[0-9a-f]{{{NAME_DIGITS}}})(?:\.[0-9]{{1,{NAME_DIGITS - 1}}})?$")
-_OWN_TOPIC = re.compile(rf"caraway\..*|.*\.[0-9a-f]{{{NAME_DIGITS}}}(\.[0-9]{{1,{NAME_DIGITS - 1}}})?")
+DEFINITION = re.compile(rf"([^.]+{_HASH}){_GENERATION}$")
+# The whole name of any topic of the platform.
+_OWN_TOPIC = re.compile(rf"caraway\..*|.*{_HASH}{_GENERATION}")
 # Far more topics than a deployment has.
 KEPT_DEFINITIONS = 10_000
 # The hexadecimal digits of the hash of a dataset's expectations in the name under which its rows are counted.

@@ -38,11 +38,6 @@ FOR_EVENTS_S = 1.0
 REPORTS_S = 2.5
 
 
-# A function that closes the windows of an index by the clock. Its arguments are the index, the time in microseconds
-# since the epoch, and a position: everything that follows from rows accepted before the time is before it.
-AdvanceClock = Callable[[bytes, int, Goal], Sequence["Future[bool]"]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
     """The freshness of a dataset.
@@ -86,7 +81,7 @@ class FreshnessWatch:
         positions: Callable[[], Sequence[IndexStatus]],
         jobs: Callable[[], Sequence[JobRecord]],
         arrivals: Arrivals,
-        advance_clock: AdvanceClock,
+        advance_clock: Callable[[bytes, int, Goal], "Sequence[Future[bool]]"],
         interval_s: float,
         file: Path,
         whole: bool,
@@ -102,7 +97,8 @@ class FreshnessWatch:
             positions: Returns how far each index is.
             jobs: Reads the engines' reports from Postgres.
             arrivals: The arrivals of markers that the indexes have read.
-            advance_clock: Closes the windows of an index by the clock.
+            advance_clock: Closes the windows of an index by the clock, given the index, a time in microseconds since
+                the epoch, and a position before which everything is that follows from rows accepted before that time.
             interval_s: The seconds between two heartbeats; 0: there are none.
             file: The file in which ages are stored, so that a server that is started again while an engine is down
                 reports the true age.
