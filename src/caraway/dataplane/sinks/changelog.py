@@ -5,7 +5,7 @@ from typing import Any
 
 from caraway.dataplane.sinks.changes import Change
 from caraway.dataplane.sinks.table_state import TableState
-from caraway.dataplane.topics.blocks import is_block
+from caraway.dataplane.topics.blocks import parts_of
 from caraway.dataplane.topics.codec import Record, RecordCodec
 from caraway.dataplane.topics.erased_keys import ErasedKeys, HidesRecord, decode_erasure, is_erasure
 from caraway.dataplane.topics.identity import position_id
@@ -16,6 +16,9 @@ from caraway.graph.plan.model import SinkPlan
 
 # The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/inside/records.md).
 CONTROL = b"\xc1"
+# A consumer knows changes by partition and offset alone, and a message of a dataset without keys may have many of them:
+# fewer than this, since a block's length has 16 bits.
+RECORDS = 1 << 16
 
 
 class Changelog:
@@ -33,6 +36,7 @@ class Changelog:
         self._dataset, self._leave_out = plan.dataset.name, leave_out
         self._topic = plan.topic
         self._codec = RecordCodec(plan.topic.schema)
+        self._keyed = bool(plan.topic.schema.keys)
         self._since_us = plan.sink.since_us
         self._until_us = plan.sink.until_us
         self._state = state
@@ -54,33 +58,31 @@ class Changelog:
                 if is_erasure(key):
                     hides = self._erase(value) or hides
                 continue
-            record = self._record(value, partition, offset)
-            if record is None or not self._is_wanted(record) or _is_hidden(hides, key, record.row):
-                continue
-            record_id = record.id or position_id(offset, partition)
-            change = self._state.apply(
-                key=key if key is not None else record_id,
-                record_id=record_id,
-                rev=record.rev or b"",
-                op=record.op,
-                time_us=record.time,
-                row=record.row,
-                partition=partition,
-                offset=offset,
-            )
-            if change is not None:
-                found.append(change)
+            for number, part in enumerate(parts_of(value or b"") if key is None else [value or b""]):
+                position = position_id(offset, partition, number)
+                record = self._record(part, position)
+                if record is None or not self._is_wanted(record) or _is_hidden(hides, key, record.row):
+                    continue
+                record_id = record.id or position
+                change = self._state.apply(
+                    key=key if key is not None else record_id,
+                    record_id=record_id,
+                    rev=record.rev or b"",
+                    op=record.op,
+                    time_us=record.time,
+                    row=record.row,
+                    partition=partition,
+                    offset=offset if self._keyed else offset * RECORDS + number,
+                )
+                if change is not None:
+                    found.append(change)
         return found
 
-    def _record(self, value: bytes | None, partition: int, offset: int) -> Record | None:
+    def _record(self, value: bytes, position: bytes) -> Record | None:
         try:
-            if is_block(value):
-                # Only rows of sources are sent in blocks, and datasets with sources have no sinks.
-                raise InvalidInputError("it is a block of records")  # noqa: TRY301 (logged like any other)
-            return self._codec.decode_value(value or b"")
+            return self._codec.decode_value(value)
         except InvalidInputError as error:
-            left_out = LeftOut(position_id(offset, partition), str(error))
-            self._leave_out(self._dataset, self._topic.name, [left_out])
+            self._leave_out(self._dataset, self._topic.name, [LeftOut(position, str(error))])
             return None
 
     def _is_wanted(self, record: Record) -> bool:

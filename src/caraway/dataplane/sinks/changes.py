@@ -36,7 +36,8 @@ class Change:
         after: The row after the change; None if there is none.
         time_us: The event time of the change, in microseconds since the epoch.
         partition: The partition of the record on the topic.
-        offset: The offset of the record. No two changes have the same partition and offset.
+        offset: The offset of the record; of a dataset without keys, 65,536 times the offset of its message plus its
+            number in this message. No two changes have the same partition and offset.
     """
 
     key: bytes

@@ -1,4 +1,4 @@
-"""Blocks: many records of a keyless dataset's source as one Kafka message (docs/inside/records.md).
+"""Blocks: many records of a topic without keys as one Kafka message (docs/inside/records.md).
 
 A message costs the producer, the broker and each consumer several microseconds, whatever it contains. So rows that
 arrive together are sent together.
@@ -57,3 +57,11 @@ def split(value: bytes) -> list[bytes]:
         return [bytes(record) for record in _DECODE_RAW(value)]
     except msgspec.MsgspecError as error:
         raise InvalidInputError(f"the bytes are no block of records: {error}") from error
+
+
+def parts_of(value: bytes) -> list[bytes]:
+    """Return the records of a message; a damaged block is returned as if it were a record, which nobody can decode."""
+    try:
+        return split(value) if is_block(value) else [value]
+    except InvalidInputError:
+        return [value]

@@ -10,7 +10,7 @@ from caraway.dataplane.archive.store.columns import columns_of
 from caraway.dataplane.archive.store.frames import control_types, frame_of
 from caraway.dataplane.archive.store.model import table_path
 from caraway.dataplane.archive.store.tables import ArchiveTable
-from caraway.dataplane.topics.blocks import is_block, split
+from caraway.dataplane.topics.blocks import parts_of
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dataplane.topics.ids import topic_id
 from caraway.dataplane.topics.reader import COMMON, connected
@@ -103,7 +103,7 @@ def _message(consumer: Consumer, codec: RecordCodec, topic: str, partition: int,
     mark = _mark(headers.items() if isinstance(headers, dict) else headers)
     found: dict[Place, Found] = {}
     try:
-        for number, part in enumerate(split(value) if is_block(value) else [value]):
+        for number, part in enumerate(parts_of(value)):
             record = codec.decode_value(part)
             if record.row is None:
                 continue

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 from unittest.mock import Mock
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,10 +20,12 @@ from caraway.dataplane.sinks.changes import Change, Row
 from caraway.dataplane.sinks.replays import GONE, OUTDATED, Again, encoded
 from caraway.dataplane.sinks.replays import decoded as decoded_change
 from caraway.dataplane.sinks.writer import RetryLaterError
+from caraway.dataplane.topics.blocks import block_of
 from caraway.dataplane.topics.codec import DELETE, PUT, RETRACT
 from caraway.dataplane.topics.erased_keys import ErasedKeys, encode_erasure, erasure_of
-from caraway.dataplane.topics.identity import position_id
+from caraway.dataplane.topics.identity import position_id, spelled
 from caraway.dataplane.topics.markers import MARKER_KEY
+from caraway.dataplane.topics.reader import Message
 from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import to_json
 from caraway.errors import UnavailableError
@@ -313,10 +316,62 @@ def test_rows_without_keys_are_inserted_once_and_revised(tmp_path: Path) -> None
     sent = [put("a", 0), put("a", 1), put("a", 0), put("a", 1, 5.0, rev=b"1"), put("a", 0, op=RETRACT, rev=b"1")]
     world = world_of(tmp_path, sent, keyed=False)
     world.write_all(world.worker())
-    assert ops(world.received) == [("c", 0, 0), ("c", 0, 1), ("u", 0, 3), ("d", 0, 4)]
+    assert ops(world.received) == [("c", 0, offset << 16) for offset in (0, 1)] + [("u", 0, 3 << 16), ("d", 0, 4 << 16)]
     plain = world_of(tmp_path / "plain", sent[:3], keyed=False, revised=False)
     plain.write_all(plain.worker())
-    assert ops(plain.received) == [("c", 0, 0), ("c", 0, 1)]
+    assert ops(plain.received) == [("c", 0, 0), ("c", 0, 1 << 16)]
+
+
+def blocks(plan: SinkPlan, sent: Sequence[Sent], sizes: Sequence[int]) -> list[Message]:
+    """Return the messages of records without keys: of puts that follow each other so many are one message."""
+    made: list[Message] = []
+    held: list[bytes] = []
+    for number, record in enumerate(sent):
+        value = message(plan, record, 0, 0)[1]
+        assert value is not None
+        held.append(value)
+        is_full = len(held) >= sizes[len(made) % len(sizes)]
+        if is_full or record.op != PUT or number + 1 == len(sent) or sent[number + 1].op != PUT:
+            made.append((None, held[0] if record.op != PUT or len(held) == 1 else block_of(held), 0, len(made)))
+            held = []
+    return made
+
+
+@pytest.mark.parametrize("revised", [False, True])
+@given(data=st.data())
+def test_records_in_blocks_give_the_rows_whatever_happens(revised: bool, data: st.DataObject) -> None:
+    sent = [record for record in data.draw(histories(revised=revised)) if record.op != DELETE]
+    plan = plan_of(keyed=False, revised=revised)
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+        world = World(plan, Path(folder), {0: blocks(plan, sent, sizes)})
+        for fuse in [*data.draw(st.lists(st.integers(0, 12), max_size=4)), 10**9]:
+            world.fuse = fuse
+            with suppress(KilledError):
+                world.write_all(world.worker())
+            world.end_process()
+        rows: Counter[str] = Counter()
+        # A consumer leaves out what has a partition and an offset that it has seen.
+        for payload in (envelope["payload"] for envelope in world.once()):
+            rows[orjson.dumps(payload["before"]).decode()] -= 1
+            rows[orjson.dumps(payload["after"]).decode()] += 1
+            del rows["null"]
+            assert min(rows.values(), default=0) >= 0
+        instants = {to_json(DATETIME)(time): time for time in range(10)}
+        left = Counter((instants[row["at"]], row["v"], row["n"]) for row in map(orjson.loads, rows.elements()))
+        assert left == Counter(table_of(replace(record, key=record.id.hex()) for record in sent).values())
+
+
+def test_a_block_with_a_record_that_can_not_be_read_makes_the_changes_of_the_others(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [], keyed=False)
+    good = [message(world.plan, put("a", number), 0, 0)[1] or b"" for number in range(2)]
+    world.topic[0] = [(None, block_of([good[0], b"\x91\x01", good[1]]), 0, 0), (None, b"\xdc\x00\x02" + good[0], 0, 1)]
+    world.write_all(world.worker())
+    assert ops(world.received) == [("c", 0, 0), ("c", 0, 2)]
+    assert [(dataset, spelled(each.position)) for dataset, each in world.left_out] == [
+        ("Table", "0@0+1"),
+        ("Table", "0@1"),
+    ]
 
 
 def test_an_outage_sends_nothing_twice_and_refused_changes_become_dead_letters(tmp_path: Path) -> None:

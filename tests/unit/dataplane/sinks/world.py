@@ -21,6 +21,7 @@ from caraway.dataplane.sinks.worker import SinkWorker
 from caraway.dataplane.sinks.writer import Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.topics.left_out import LeftOut
 from caraway.dataplane.topics.reader import Message
 from caraway.dataplane.topics.truncation import Continuation, Reached
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
@@ -90,6 +91,7 @@ class World(Leased):
         busy: The number of requests that the system doesn't take.
         leaders: The epochs of the leaders of each partition, in order, with the offset from which each led.
         losses: The texts that the operator was told of lost records.
+        left_out: The records that couldn't be read, with their datasets.
         feed: Opens a topic of a broker in place of `topic`, if it is set.
     """
 
@@ -114,6 +116,7 @@ class World(Leased):
     state: TableState | None = None
     leaders: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
+    left_out: list[tuple[str, LeftOut]] = field(default_factory=list)
     feed: Callable[[], Feed] | None = None
 
     def lose(self, partition: int, offset: int) -> None:
@@ -161,6 +164,7 @@ class World(Leased):
             connect=lambda branch, refuse: Outside(self, Envelopes(self.plan, branch), refuse),
             refuse=refuse,
             note_loss=self.losses.append,
+            leave_out=lambda dataset, _, records: self.left_out.extend((dataset, record) for record in records),
             feed=self.feed or (lambda: MemoryFeed(self)),
             state=self.opened,
             right=self.held(LASTING, RENEWAL_S),

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from caraway.dataplane.topics.blocks import is_block, split
+from caraway.dataplane.topics.blocks import parts_of
 from caraway.dataplane.topics.codec import Record, RecordCodec
 from caraway.dataplane.topics.erased_keys import HidesRecord
 from caraway.dataplane.topics.identity import position_id
@@ -180,11 +180,7 @@ class Encoder:
 
     def _one_by_one(self, message: Message) -> Iterator[Record]:
         key, value, partition, offset = message[0], message[1] or b"", message[2], message[3]
-        try:
-            parts = split(value) if is_block(value) else [value]
-        except InvalidInputError:
-            parts = [value]
-        for number, part in enumerate(parts):
+        for number, part in enumerate(parts_of(value)):
             try:
                 record = self._codec.decode_value(part)
                 yield record if record.row is not None else self._with_key(record, key)

@@ -12,7 +12,7 @@ from caraway.dataplane.index.records.versions import VersionFeed
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.dataplane.index.windows.pyramid import CACHED_TILES, TileCache
-from caraway.dataplane.topics.blocks import is_block, split
+from caraway.dataplane.topics.blocks import is_block, parts_of
 from caraway.dataplane.topics.erased_keys import ErasedKeys, Hides, decode_erasure, is_erasure
 from caraway.dataplane.topics.identity import position_id, position_ids
 from caraway.dataplane.topics.left_out import LeaveOut, LeftOut, log_left_out
@@ -225,12 +225,8 @@ def singles_of(message: Message) -> list[Single]:
     """Return the records of a message one by one; a damaged block is returned as if it were a record."""
     key, value, partition, offset = message
     if key is None and value is not None and is_block(value):
-        try:
-            records = split(value)
-        except InvalidInputError:
-            pass
-        else:
-            return [(None, *pair) for pair in zip(records, position_ids(offset, partition, len(records)), strict=True)]
+        records = parts_of(value)
+        return [(None, *pair) for pair in zip(records, position_ids(offset, partition, len(records)), strict=True)]
     return [(key, value, position_id(offset, partition))]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from caraway.dataplane.topics.blocks import is_block, split
+from caraway.dataplane.topics.blocks import parts_of
 from caraway.dataplane.topics.codec import PUT, Record, RecordCodec
 from caraway.dataplane.topics.identity import position_id
 from caraway.dataplane.topics.reader import Message
@@ -109,11 +109,7 @@ class DeltaReader:
             return list(self._one_by_one(value, message))
 
     def _one_by_one(self, value: bytes, message: Message) -> Iterator[Record]:
-        try:
-            parts = split(value) if is_block(value) else [value]
-        except InvalidInputError:
-            parts = [value]
-        for part in parts:
+        for part in parts_of(value):
             try:
                 yield self._codec.decode_value(part)
             except InvalidInputError as error:
