@@ -81,7 +81,7 @@ def test_a_piece_is_run_again_only_after_a_change(repository: Path) -> None:
     for changed in ("src/a.py", "src/new.py", "tests/one/test_one.py", "tests/services/a.py", "uv.lock"):
         file = repository / changed
         before = file.read_text() if file.exists() else None
-        file.write_text('[[package]]\nname = "p"\nversion = "2"\n' if changed == "uv.lock" else "# Another line.\n")
+        file.write_text('[[package]]\nname = "p"\nversion = "2"\n' if changed == "uv.lock" else "another = 1\n")
         pieces.locked.cache_clear()
         assert not Passed.read().has(piece), changed
         if before is None:
@@ -90,6 +90,17 @@ def test_a_piece_is_run_again_only_after_a_change(repository: Path) -> None:
             file.write_text(before)
         pieces.locked.cache_clear()
         assert Passed.read().has(piece), changed
+
+
+def test_comments_and_pages_for_people_are_nothing_to_run_a_piece_for(repository: Path) -> None:
+    (piece,) = pieces.pieces()
+    (repository / "src" / "a.py").write_text("# Before.\nvalue = 1  # Behind.\n")
+    digest = piece.digest()
+    (repository / "src" / "a.py").write_text("value = 1  # Behind.\n    # Another comment.\n")
+    (repository / "src" / "README.md").write_text("A room.\n")
+    assert piece.digest() == digest
+    (repository / "src" / "a.py").write_text("value = 2  # Behind.\n")
+    assert piece.digest() != digest
 
 
 def test_a_piece_that_fails_has_not_passed(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
