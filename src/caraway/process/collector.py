@@ -7,9 +7,10 @@ leave them out.
 
 import gc
 
-# A call also collects the frozen objects once there are this many times as many as after it last did so. It stops all
-# requests for 160 ms and more, so not each of several commits within a second may do it. Until then, frozen objects
-# that died in reference cycles keep their memory: at most about as many as were alive after the last time.
+# A call also collects the frozen objects once there are this many times as many of them as were left by the call that
+# last did so. Such a collection stops all requests for 160 ms and more, so several commits within a second must not
+# cause one each. Until then, frozen objects that died in reference cycles keep their memory: at most about as many as
+# were left by that call.
 GROWTH = 2.0
 # A collection of the youngest objects begins when this many more have been made than freed. With Python's 700,
 # collections took 30 to 40% of the time of an index that applies batches of 10,000 records, and of a watch that checks

@@ -33,7 +33,7 @@ from caraway.process.children.process import tied
 from caraway.process.confinement.process import adopt_fork_server, shared_fork_server
 from caraway.process.private_files import opener
 
-# A request is one message, with the whole environment.
+# The longest request to a fork server, in bytes. It is one message, with the whole environment of the program.
 MOST_BYTES = 1024 * 1024
 # The time without a request after which a fork server ends, since it takes some 200 MB.
 IDLE_SECONDS = 300.0
@@ -80,7 +80,8 @@ class Forked:
                     try:
                         self.returncode = self._number()
                     except (EOFError, OSError):
-                        # The kernel ends the processes of a fork server that has ended.
+                        # The fork server has ended before it could send the exit code. Then the kernel ends its forks
+                        # with SIGTERM (`die_with_parent`).
                         self.returncode = -signal.SIGTERM
         return self.returncode
 
@@ -196,7 +197,7 @@ class ForkServer:
 
     def _forget(self) -> None:
         if self._channel is not None:
-            # The fork server ends when nobody can ask it any more.
+            # The fork server ends when this end of the socket is closed, since nobody can ask it any more.
             self._channel.close()
         if self._process is not None:
             self._process.wait()
@@ -215,18 +216,20 @@ def serve(descriptor: int, idle_seconds: float, functions: str, programs: Sequen
     """Fork whatever is asked for over a socket, until its other end is closed or nothing was asked for a while."""
     if functions != "-":
         target, control, held = functions.split(",")
-        # All forks inherit it.
+        # All forks inherit the connection to the fork server of users' functions, so none has to start one of its own.
         adopt_fork_server(target, (int(control), int(held)))
     for program in programs:
         importlib.import_module(f"{program}.__main__")
-    # The collector of a child doesn't touch the pages that it shares with all others.
+    # Python's garbage collector doesn't visit frozen objects, so a fork's collections don't write to the pages that it
+    # shares with the others, which would copy them.
     gc.collect()
     gc.freeze()
     channel = socket.socket(fileno=descriptor)
     woken, wake = socket.socketpair()
     for one in (woken, wake):
         os.set_blocking(one.fileno(), False)
-    # Python writes to the wake-up descriptor only for signals that have a handler.
+    # Python writes to the wake-up descriptor only for signals that have a handler, so SIGCHLD gets one that does
+    # nothing. When a fork ends, the write makes `select` return, and `_report` sends its exit code.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
@@ -268,7 +271,8 @@ def _report(children: dict[int, socket.socket]) -> None:
         child, status = os.waitpid(-1, os.WNOHANG)
         if child == 0:
             return
-        # A user who has ended doesn't ask any more.
+        # The process that asked for this fork may have ended. Then nobody wants the exit code, and the error is
+        # ignored.
         with children.pop(child) as channel, suppress(OSError):
             channel.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
@@ -292,7 +296,8 @@ def _become(request: dict[str, Any], output: Sequence[int], parent: int) -> None
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [request["program"], *request["arguments"]]
-    # The module was imported for its own imports, and runs now for the first time.
+    # `serve` has imported the module only so that all forks share what it imports. It is forgotten here, because
+    # `runpy` warns if the module that it is to run is imported already.
     sys.modules.pop(f"{request['program']}.__main__", None)
     runpy.run_module(request["program"], run_name="__main__", alter_sys=True)
     sys.exit(0)

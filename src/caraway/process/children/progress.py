@@ -21,7 +21,7 @@ BUSY_SHARE: Final = 0.03
 # The most seconds between two looks at a process. A look reads the system's table of processes, which takes some
 # milliseconds.
 LOOK_SECONDS: Final = 1.0
-# The least number of looks within the time for which a process may do nothing.
+# The least number of looks within the time after which a process without progress is given up.
 LOOKS: Final = 10
 
 
@@ -105,7 +105,8 @@ class ProgressTimeout:
             self._last = signs
             return True
         if used < 0:
-            # The sum over the descendants falls when one of them ends whose time no other process has taken over.
+            # The processor time is a sum over the process and its descendants. It falls when a descendant ends and no
+            # parent takes over its time; further use is then counted from the lower sum.
             self._last = signs
         return False
 

@@ -158,7 +158,7 @@ class Runner:
                     self.has_been_ready = True
                 self._rotate()
             elif not ready:
-                # A start that takes long may write much.
+                # A start that takes long may write much into the log.
                 self._rotate()
                 timeout = timeout or ProgressTimeout(self.part.start_seconds, lambda: signs_of(process.pid, self.log))
                 given_up = timeout.given_up(excused=self._is_held_up())

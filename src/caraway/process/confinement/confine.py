@@ -25,7 +25,8 @@ OPEN_FILES = 1024
 THREADS = 512
 # The score that makes the kernel choose a process first.
 OOM_FIRST = "1000"
-# The addresses that a process may have beyond its memory, for libraries and files that it maps, in bytes.
+# Virtual address space (RLIMIT_AS) that a process may have beyond the limit of its memory, in bytes: libraries and
+# files that it maps take addresses, but no memory of its own.
 MAPPED_BYTES = 1 << 30
 
 

@@ -165,7 +165,8 @@ class Gate:
             # The thread was interrupted; its connection goes on without it.
             code = errno.EINTR
         elif ready:
-            # The kernel tells the result to the call that comes after it. If it has none, the process has meddled.
+            # The attempt to connect is over, and a further call of `connect` returns its result. If that call begins a
+            # new attempt instead, the process has disconnected the socket meanwhile, so its own call fails.
             code = self._connected(taken, waiting.address, blocks=True)
             code = errno.ECONNABORTED if code in _BEGUN else code
         elif time.monotonic() > waiting.deadline:
@@ -192,7 +193,8 @@ class Gate:
             if code is None:
                 code = self._begun(number, thread, descriptor, address)
         except Exception as error:  # noqa: BLE001 (the thread also answers for other connections)
-            # A thread that was interrupted, or has ended, doesn't ask any more.
+            # A thread that was interrupted, or has ended, doesn't wait for an answer any more, so these two errors
+            # aren't logged.
             if not isinstance(error, OSError) or error.errno not in {errno.ENOENT, errno.ESRCH}:
                 LOG.warning("a connection couldn't be checked, and is refused", error=str(error))
         if code is not None:
@@ -203,7 +205,8 @@ class Gate:
         taken = _taken(thread, descriptor)
         code: int | None = errno.ENOENT
         try:
-            # If it still asks, the process whose socket was taken is its own, and the address was in its memory.
+            # The kernel gives the number of a thread that has ended to another one. But if the question still stands,
+            # this thread has lived all the while, so both the socket and the address were taken from its own process.
             if self._is_asked(number):
                 blocks = os.get_blocking(taken)
                 code = self._connected(taken, address, blocks=blocks)
@@ -284,7 +287,8 @@ def _give_up(taken: int) -> None:
     with socket.socket(fileno=os.dup(taken)) as one, suppress(OSError):
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 1)
         one.shutdown(socket.SHUT_RDWR)
-        # This takes the error that the kernel has noted for the process, which gets another one.
+        # Reading this error removes it from the socket. Otherwise the process would find it there, besides the error
+        # with which its call of `connect` is answered.
         one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
 
@@ -294,10 +298,12 @@ def _refused(address: bytes, refusal: Refusal) -> int | None:
         return errno.EINVAL
     (family,) = struct.unpack_from("=H", address)
     if family == socket.AF_NETLINK:
-        # A socket that asks the kernel about addresses needs no connection, which would have the platform's rights.
+        # Programs ask the kernel about addresses by such a socket, which works without a connection. If the platform
+        # connected it, it would have the platform's rights. So nothing is done, and the call succeeds.
         return 0
     if family == socket.AF_UNSPEC:
-        # The C library tests the order of a name's addresses by one socket, which it disconnects in between.
+        # This family disconnects a socket. The C library does so to sort the addresses of a name: it connects one
+        # socket to each of them in turn, by which nothing is sent.
         return None
     if family == socket.AF_INET and len(address) >= 8:
         host = socket.inet_ntop(family, address[4:8])
@@ -306,5 +312,6 @@ def _refused(address: bytes, refusal: Refusal) -> int | None:
     else:
         return errno.EACCES
     (port,) = struct.unpack_from("!H", address, 2)
-    # The C library tries the addresses of a name with port 0, to which nothing is sent.
+    # The C library connects to the addresses of a name with port 0 when it sorts them. Nothing is sent there, so port 0
+    # is never refused.
     return errno.EACCES if port and refusal(host, port) else None

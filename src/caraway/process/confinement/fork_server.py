@@ -140,7 +140,8 @@ class _ForkServer:
             scratch.path.rmdir()
             scratch.release()
             return
-        # The other process holds the folder's lock, too.
+        # The fork below inherits the lock of the folder. So the folder stays locked until that process has removed it,
+        # although this one releases it at once.
         if os.fork() == 0:
             with suppress(BaseException):
                 scratch.remove()
@@ -169,10 +170,11 @@ def serve(descriptor: int, module: str) -> None:
     # `warm_up` runs code that is slow at its first call. It runs before the first fork, so no forked process has to
     # wait for that code.
     getattr(importlib.import_module(module), "warm_up", lambda: None)()
-    # The collector of a process doesn't touch the pages that it shares with all others.
+    # Python's garbage collector doesn't visit frozen objects, so a fork's collections don't write to the pages that it
+    # shares with the others, which would copy them.
     gc.collect()
     gc.freeze()
-    # The folders of fork servers that were killed are still there.
+    # A fork server that was killed couldn't remove the scratch folders of its processes, so the next one does.
     sweep()
     _ForkServer(socket.socket(fileno=descriptor)).run()
 
@@ -185,7 +187,8 @@ def _hand_over_connections(channel: Channel) -> tuple[str, ...]:
         channel.send_descriptor(None)
         return (f"addresses of connections aren't checked by the kernel ({error.strerror})",)
     channel.send_descriptor(listening)
-    # With this descriptor the process could answer its own questions.
+    # The platform has it now. With a descriptor of its own this process could answer the kernel's questions itself, and
+    # allow any address.
     os.close(listening)
     return ()
 

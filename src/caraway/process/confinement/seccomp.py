@@ -61,8 +61,9 @@ _LIMITED = """
 _NETWORK = """
     bind:49:200 connect:42:203 recvmmsg:299:243
 """
-# Nobody needs them who only opens connections. Landlock's limit of TCP ports comes with Linux 6.7, and doesn't know a
-# `listen` without `bind`, nor other protocols, such as MPTCP.
+# Calls that accept connections, which a process that only opens connections doesn't need. Landlock can't refuse them
+# all: its limit of TCP ports comes with Linux 6.7, and doesn't know a `listen` without `bind`, nor other protocols,
+# such as MPTCP.
 _SERVERS = """
     accept4:288:242 accept:43:202 listen:50:201
 """
@@ -84,11 +85,13 @@ _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000
 # aren't allowed: with them a function could command services of this machine.
 _INTERNET, _NETLINK = (2, 10), 16
 _SOCK_STREAM, _SOCK_DGRAM, _SOCK_RAW, _SOCK_TYPES = 1, 2, 3, 0xF
-# The protocols of internet sockets: the usual one, TCP, UDP. Some others connect without a call of `connect`.
+# The protocols of internet sockets: the usual one, TCP, UDP. Some others connect without a call of `connect`, so the
+# addresses would not be checked.
 _PROTOCOLS = (0, 6, 17)
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _O_ACCESS, _O_TRUNC = 0x003, 0x200
-# From linux/socket.h: the first data of a connection, which open it without a call of `connect`.
+# From linux/socket.h: a flag of calls that send. With it, the first data open the connection, without a call of
+# `connect` whose address could be checked.
 _MSG_FASTOPEN = 0x20000000
 # From linux/fcntl.h: copies of a descriptor, flags, locks, and the size of a pipe. Others have signals sent to other
 # processes, or break the leases of files.
@@ -149,7 +152,7 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
     yield _Limit("fcntl", 1, _DESCRIPTORS)
     yield _Limit("ioctl", 1, _CONTROLS)
     yield _Limit("prctl", 0, _PROPERTIES)
-    # No limit of memory counts maps that are shared and in no file.
+    # RLIMIT_DATA doesn't count memory that is shared and in no file, so such memory is refused.
     shared = _MAP_SHARED | _MAP_ANONYMOUS
     yield _Limit("mmap", 3, (shared,), bits=shared, refused=True, code=errno.EOPNOTSUPP)
     # Before Linux 6.2, Landlock doesn't know that these ways to open a file truncate it: it takes the first for a way
@@ -160,11 +163,11 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
     # Sockets of other types than streams could send to the Unix sockets of other processes.
     yield _Limit("socketpair", 1, (_SOCK_STREAM,), bits=_SOCK_TYPES, code=errno.EACCES)
     yield _Limit("socket", 0, (*_INTERNET, _NETLINK) if network else (), code=errno.EACCES)
-    # Raw internet sockets need a capability, which no process has.
+    # Raw sockets are for netlink; a raw internet socket also needs a capability, which no process has.
     types = _SOCK_STREAM, _SOCK_DGRAM, _SOCK_RAW
     yield _Limit("socket", 1, types, bits=_SOCK_TYPES, code=errno.EACCES)
     yield _Limit("socket", 2, _PROTOCOLS, code=errno.EACCES)
-    # Other protocols of this family tell the ports and users of the machine.
+    # Only the netlink protocol 0 (NETLINK_ROUTE) is allowed. Others tell the ports and users of the machine.
     yield _Limit("socket", 2, (0,), code=errno.EACCES, only_if=_NETLINK)
     for call, argument in (("sendto", 3), ("sendmsg", 2)):
         yield _Limit(call, argument, (_MSG_FASTOPEN,), bits=_MSG_FASTOPEN, refused=True)

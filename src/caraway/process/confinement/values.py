@@ -32,7 +32,8 @@ _PIECE = 1 << 14
 # The most levels of lists and dicts; the decoder takes about as many.
 _MOST_LEVELS = 1_000
 
-# The items from which on a list of one type is an extension. The keys of dicts are then looked for outside of it.
+# A list with this many items or more, all of one type, is sent as an extension. `check_keys` steps over an extension as
+# a whole, so it needn't look at each item.
 _LONG = 32
 # The number of the extension of such a list, and how it is read.
 _LISTS: Mapping[type, int] = {int: 101, float: 102, str: 103}
@@ -172,7 +173,7 @@ def check_keys(content: bytes) -> None:
                     raise EOFError("a message of too many levels")
                 at, left, is_dict = _begun(content, at)
     except IndexError:
-        # The message ends too early, which its decoder tells.
+        # The message ends too early. No error is raised here, since its decoder raises one.
         return
 
 
@@ -195,7 +196,8 @@ def as_extension(values: list[object] | tuple[object, ...], kinds: set[type]) ->
     try:
         return msgspec.msgpack.Ext(code, _encode(values))
     except (OverflowError, UnicodeEncodeError):
-        # Its great ints, or texts that no encoding has, are sent one by one.
+        # An int has more than 64 bits, or UTF-8 can't encode a text. So the list is sent as an ordinary one, and
+        # `packed` handles such values.
         return None
 
 
@@ -207,7 +209,7 @@ def list_of_extension(code: int, content: memoryview) -> list[Any] | None:
 
 def memory_bytes(content: bytes) -> int:
     """Return the most memory that the values of a message can take: as if each of its bytes began a value."""
-    # The counting takes 8 bytes for each byte that is counted at once.
+    # NumPy makes 8 bytes of each byte that it counts, so a message is counted piece by piece.
     pieces = (np.frombuffer(content[at : at + _PIECE], np.uint8) for at in range(0, len(content), _PIECE))
     return sum(int(np.bincount(piece, minlength=256) @ _MEMORY) for piece in pieces)
 
