@@ -142,7 +142,7 @@ def _explain(
         memory_mb = settings.offline.memory_mb
         write_explanation(context, query, asked, objects=objects, messages=messages, memory_mb=memory_mb)
     queries.end(query.id, QueryStatus.SUCCEEDED)
-    # The inputs are in the explanation, which is removed with the query.
+    # The explanation has the inputs, too, and is removed with the query. So this copy isn't needed any more.
     objects.remove(f"{folder_of(query.id)}/{JSON_INPUT}")
     LOG.info("an explanation is ready", query=query.id)
     return QueryStatus.SUCCEEDED

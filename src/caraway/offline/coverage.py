@@ -18,7 +18,8 @@ from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.offline.sizes import DatasetSize
 
-# The most records of a topic that aren't archived yet and are looked at; if there are more, none is.
+# The most records that aren't archived yet among which the earliest time of a topic is looked for. If there are more,
+# only the archive's earliest time counts.
 LOOKED_AT = 100_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

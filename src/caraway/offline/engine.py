@@ -150,7 +150,8 @@ class _Lookup:
         for feature in step.features:
             series = found[self._fields.index(feature.field)]
             if not whole:
-                # A row without a key has the value of a key that can't exist.
+                # A row without a key gets a null here, and then the value that a key without records has
+                # (`step.absent`).
                 places = pl.Series(np.cumsum(present.to_numpy()) - 1, dtype=pl.Int64).set(~present, None)
                 absent = step.absent.get(feature.field)
                 series = replaced(series.gather(places), present, absent, feature.dtype)
@@ -168,7 +169,7 @@ def _alias(step: AliasStep, by_values: Run | LaterRun) -> Run:
         if step.default is not None:
             series = filled(series, step.default, step.dtype)
         if series.null_count() and not is_optional(step.dtype):
-            # The other function raises the error with the row.
+            # `by_values` raises the error that names the row.
             by_values(batch)
             return
         put_series(batch, step.output, series.alias(step.output), step.dtype)

@@ -62,7 +62,7 @@ class _OfKeys(TopicRecords):
         self._whole = whole
         self._plan = plan
         fields = [field.name for field in plan.fields]
-        # Records have the keys in the order of the groupby.
+        # The keys are given in the order of the dataset's fields, but records have theirs in the order of the groupby.
         declared = sorted((key.name for key in plan.schema.keys), key=fields.index)
         order = [declared.index(key.name) for key in plan.schema.keys]
         self._keys = [tuple(key[position] for position in order) for key in keys]
@@ -88,8 +88,8 @@ class _OfKeys(TopicRecords):
         if not pieces:
             return self._source.records(topic, wanted)
         if self._plan.revised:
-            # Other revisions of a record may have other keys. If one of them is left out, a record would count that
-            # is replaced or retracted.
+            # Another revision of a record may have another key. If it were left out, a record that it replaces or
+            # retracts would still count.
             known = pl.concat(identities).unique().implode()
             pieces = [
                 replace(piece, rows=piece.rows.filter(self._mine(piece) | _among(piece, known)))

@@ -15,7 +15,7 @@ class Stopwatch:
         """Have no seconds yet; `clock` returns the time in seconds."""
         self._clock = clock
         self._seconds: dict[str, float] = {}
-        # The seconds of the steps within each step that is under way.
+        # For each step that is under way: the seconds of the steps within it, which don't count for it.
         self._inner: list[float] = []
 
     @contextmanager

@@ -184,7 +184,7 @@ def lives(enters: Ints, times: Ints, ends: Ints | None, length_us: int | None) -
     """
     leaves = np.full(len(enters), NEVER) if ends is None else ends
     if length_us is not None:
-        # Times are bounded by those that the index can hold, far from the ends of 64 bits.
+        # This sum can't overflow: times are bounded by those that the index can hold, far from the ends of 64 bits.
         leaves = np.minimum(leaves, times + (length_us + WINDOW_REST_US))
     # An input that is seen only after it has left is in no window.
     entered = np.flatnonzero(enters < leaves)

@@ -17,7 +17,7 @@ from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import polars_type
 from caraway.graph.plan.model import IndexPlan, TopicPlan
 
-# The columns beside those of the rows. Fields of datasets have no space in their names.
+# The columns beside those of the rows. Fields of datasets have no space in their names, so these names are free.
 TIME, OP, INGESTED = "record time", "record op", "record ingested"
 ORDER = "record order"
 # The end of an aggregate input, in microseconds.
@@ -113,7 +113,8 @@ def _control(columns: TableColumns, rows: pl.DataFrame, *, numbers: bool) -> lis
     identity = rows[columns.id]
     positions = [rows[name].to_numpy() for name in (columns.offset, columns.number, columns.partition)]
     if identity.null_count() == len(identity):
-        # Positions are identities that occur once, and have no revisions.
+        # Records without identities are told apart by their positions. Each position occurs once, so there are no
+        # revisions, and there is no column REV.
         order = _position_numbers(*positions) if numbers else None
         return [*found, (_position_ids(*positions) if order is None else order).alias(ORDER)]
     named = identity.zip_with(identity.is_not_null(), _position_ids(*positions))

@@ -39,7 +39,7 @@ class ReplayedIndex:
 
         Raises `UnavailableError` if the broker or the object store doesn't answer.
         """
-        # Rows for jobs are no business of this index.
+        # This index only answers reads. The server's own index emits the rows that jobs read, so this one emits none.
         plan = replace(plan, emits=None)
         wanted = [column.name for column in plan.schema.columns]
         self._store = IndexStore(folder)

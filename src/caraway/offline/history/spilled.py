@@ -73,7 +73,7 @@ class _Settling:
         numbers = count()
         for frame in self._named():
             if REV not in frame.columns:
-                # Each position is an identity of its own, so none of them is in another frame, too.
+                # These records have no identities but their positions, so no other frame has a revision of one of them.
                 yield self._settled(frame)
                 continue
             for bucket, some in _parted(frame, self._buckets):
@@ -195,7 +195,7 @@ def _holding(kept: Sequence[str]) -> Callable[[pl.DataFrame], pl.DataFrame]:
         order = frame.select(pl.arg_sort_by(GROUP, TIME, ORDER)).to_series().to_numpy()
         latest = np.empty(frame.height, np.int64)
         latest[order] = np.arange(frame.height)
-        # Rows of later groups are later, too, so the greatest place up to a row is always one of the row's own group.
+        # Places grow from group to group, so the greatest place up to a row is always that of a row of the same group.
         rows = order[np.maximum.accumulate(latest)]
         before = len(last)
         last[:] = [frame[int(rows[-1])]]

@@ -60,7 +60,8 @@ class VersionHistory(Versions):
         super().__init__(plan, frame.columns, complete=not (known and records.revised))
         self._numbers = self.groups.add(frame)
         self._timeline = Timeline(self._numbers, frame[TIME].to_numpy(), self.groups.count, frame[ORDER])
-        # The row that holds when the row at each place of the timeline is the last one.
+        # For each place of the timeline: the row that holds at times for which the row at this place is the last one
+        # seen.
         self._rows = self._timeline.places
         if known:
             self._see_late(np.maximum(frame[TIME].to_numpy(), frame[INGESTED].to_numpy()))
@@ -72,7 +73,7 @@ class VersionHistory(Versions):
         latest = np.empty(len(seen_us), np.int64)
         latest[self._rows] = np.arange(len(seen_us))
         seen = Timeline(self._numbers, seen_us, self.groups.count)
-        # Rows of later groups are later, too, so the greatest place up to a row is always one of the row's own group.
+        # Places grow from group to group, so the greatest place up to a row is always that of a row of the same group.
         self._rows = self._rows[np.maximum.accumulate(latest[seen.places])]
         self._timeline = seen
 

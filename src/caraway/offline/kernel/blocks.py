@@ -24,7 +24,8 @@ _T = TypeVar("_T")
 GROUP, AT = "row group", "row at"
 # Runs are merged some blocks at a time, since reading a part of a run takes a millisecond, however small it is.
 PIECE_BLOCKS = 4
-# The rows of a batch in which runs are read. The first and the last batch of a part are read as a whole.
+# The rows of a batch in the file of a run. A batch is read as a whole, so reading a part of a run also takes the rest
+# of its first and of its last batch.
 BATCH_ROWS = 8_192
 # A run is known by a sample of its rows, with this number of them for each block. The more there are, the less the
 # sizes of what is merged at a time differ.

@@ -88,7 +88,8 @@ class ExactSums:
             if squares:
                 self._squares = _of_integers([w * number * number for w, number in zip(counted, integers, strict=True)])
             return
-        # Sums that are to be added have all limbs, so that they have the same ones.
+        # Limbs that are always zero are kept if the sums are to be added to those of other columns (`shifts`), so that
+        # all of them have the same limbs.
         every, spread = shifts is not None, greatest - least
         self._totals = _limbs_of(values, least, spread, square=False, weights=weights, every=every)
         if squares:

@@ -110,7 +110,8 @@ def rooted(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]:
     """
     top, powers = leading(limbs, more)
     powers += exponent
-    # The power is made even; the highest bits are a float and what it lacks, both exact.
+    # The power is made even, so that the root of this power of two is one, too. The highest bits become a float and the
+    # rest that it lacks, both exact.
     odd = powers & 1
     high = top.astype(np.float64)
     # The float may be 2**64, which no integer of 64 bits is; the difference is right modulo 2**64.

@@ -82,7 +82,8 @@ def _watch(watches: Sequence[Watching], stopping: threading.Event) -> None:
         if all(time.monotonic() > watching.worked_at + IDLE_SECONDS for watching in watches):
             stopping.set()
 
-    # This thread waits once: a signal's handler sets the event, and must not find its lock taken.
+    # This thread calls `wait` once, without a timeout, and another one looks for idleness. The handler of a signal runs
+    # in this thread and sets the event: if it came while a call held the event's lock, it would wait for ever.
     looking = Recurring("idle", end_if_idle, LOOK_SECONDS)
     for thread in (*watches, looking):
         thread.start()

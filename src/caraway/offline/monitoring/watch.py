@@ -82,7 +82,8 @@ class Watching(Recurring):
         except UnavailableError:
             raise
         except Exception:
-            # The memory of a watch may have half of a change, and all that counts is in Postgres.
+            # The error may have left half of a change in the watch's memory. All that counts is in Postgres, so the
+            # watch is closed here, and opened anew by the next pass.
             self._close()
             raise
         finally:

@@ -13,7 +13,8 @@ from caraway.errors import InvalidInputError
 
 S3, GOOGLE, AZURE, LOCAL = ("s3",), ("gs", "gcs"), ("abfs", "abfss"), ("file",)
 SCHEMES = (*S3, *GOOGLE, *AZURE, *LOCAL)
-# The parameters of an address; each further one of Arrow's changes to which server or with which rights it leads.
+# The parameters that an address may have. Arrow knows others, which change to which server or with which rights an
+# address leads, so they are refused.
 _REGION, _ENDPOINT, _PROTOCOL = "region", "endpoint_override", "scheme"
 _AZURE_HOSTS = ".core.windows.net"
 MAX_SHOWN = 200
@@ -86,7 +87,8 @@ class AllowedPlaces:
             raise InvalidInputError(f"{shown}: {address.query[:MAX_SHOWN]!r} are no parameters") from None
         endpoint = parameters.get(_ENDPOINT)
         if endpoint is None and address.scheme in AZURE and not (address.hostname or "").endswith(_AZURE_HOSTS):
-            # Arrow takes a container's name alone for one of the account that the server itself uses.
+            # For Arrow, such an address is a container of the account that the server itself uses. So it must be among
+            # the endpoints that the settings allow.
             endpoint = (address.netloc.rpartition("@")[2]).lower()
         if endpoint is not None and endpoint not in self.endpoints:
             raise InvalidInputError(

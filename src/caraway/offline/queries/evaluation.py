@@ -30,7 +30,7 @@ from caraway.offline.queries.inputs import InputPart
 
 # A failing row is evaluated alone in the end, so its error says "row 0", in whose place its number in the query comes.
 _ROW = re.compile(r"\brow 0\b")
-# The rows that are looked at for own events.
+# The most rows of a part for which `_own_events` looks whether lookups see the event of the row itself.
 SAMPLED = 100
 # Types whose columns are the same in polars and in Arrow.
 _PLAIN = (IntType, FloatType, BoolType, StringType, DatetimeType)
@@ -99,7 +99,8 @@ def _own_events(plan: CompiledPlan, part: InputPart, found: Evaluated) -> float:
     try:
         columns = plan.evaluate(data, [*times, *(time_us - 1 for time_us in times)]).columns
     except (InvalidInputError, ExtractorError):
-        # A row may lack a feature before its first event.
+        # Before its first event a row may lack a feature, and its evaluation fails. Then nothing is known about own
+        # events.
         return 0.0
     looked_up = [columns[name] for name in names]
     own = sum(any(_differ(values[row], values[row + len(rows)]) for values in looked_up) for row in range(len(rows)))
@@ -179,7 +180,8 @@ class _Halving:
             computed = self._plan.columns(data, [self._times[row] or 0 for row in rows])
         except (InvalidInputError, ExtractorError) as error:
             if len(rows) == 1:
-                # The row is named before its value, which may be a text with the same words.
+                # Only the first "row 0" is replaced. It is the row's number; another one may be part of the value that
+                # the error quotes.
                 self._errors[rows[0]] = _ROW.sub(f"row {self._first + rows[0]}", str(error), count=1)
             return False
         for name, column in computed.items():

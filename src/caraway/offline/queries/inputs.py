@@ -195,7 +195,7 @@ class _FileRows:
     def __init__(self, place: Place, request: OfflineRequest, files: Files) -> None:
         self._place = place
         self._request = request
-        # Two features may have one column.
+        # The column of each input. Two inputs may be read from one column, so they are kept by input.
         self._columns = {name: place.columns.get(name, name) for name in request.inputs}
         with self._translated():
             self._dataset = self._opened(files)
@@ -306,7 +306,8 @@ def _times(instants: pa.ChunkedArray) -> list[int | None] | None:
         times = instants.cast(_US, safe=False).cast(pa.int64())
         unit_us = 1
     else:
-        # Arrow's conversion of a time far away would silently give another one.
+        # Arrow's cast to microseconds would silently give another time if this one is far away. So the bounds are
+        # checked before the multiplication below.
         times = instants.cast(pa.int64())
     first, last = pc.min_max(times).values()
     if first.is_valid and (first.as_py() * unit_us < MIN_US or last.as_py() * unit_us > MAX_US):

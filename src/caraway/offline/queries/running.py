@@ -25,7 +25,7 @@ Evaluate = Callable[[InputPart, int, Callable[[], bool]], Evaluated | None]
 # The rows of a part. A part that calls users' functions has fewer, since a failure of a function concerns all rows that
 # are given to it together, which are then computed anew in halves.
 PART_ROWS, PART_ROWS_OF_FUNCTIONS = 100_000, 5_000
-# On Spark all records are divided anew for each part.
+# On Spark all records are divided anew for each part, so these parts are larger.
 PART_ROWS_ON_SPARK = 1_000_000
 # Seconds between two looks whether a query was cancelled while a part is computed.
 LOOK_SECONDS = 1.0

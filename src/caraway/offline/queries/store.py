@@ -20,7 +20,7 @@ MAX_LISTED = 100
 LEASES = "offline/"
 
 
-# Decoders are made when the module is imported, since msgspec isn't safe for threads before.
+# Decoders are made while the module is imported, since making one isn't safe with several threads.
 _REQUEST = msgspec.json.Decoder(OfflineRequest).decode
 _PARTS = msgspec.json.Decoder(tuple[Part, ...]).decode
 

@@ -62,7 +62,8 @@ def advanced(
             run(batch)
         except (InvalidInputError, ExtractorError) as error:
             if some.height == 1:
-                # The row is named before its value, which may be a text with the same words.
+                # Only the first "row 0" is replaced. It is the row's number; another one may be part of the value that
+                # the error quotes.
                 told = _ROW.sub(f"row {some[NUMBER][0]}", str(error), count=1)
                 pieces.append(_lost(some.with_columns(pl.lit(told, pl.String).alias(ERROR)), names, types))
             else:

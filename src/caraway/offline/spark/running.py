@@ -204,7 +204,8 @@ def _input_frame(
     left = [list(range(part.rows))]
     while left:
         some = left.pop()
-        # A row whose time can't be read is alone at last, like all others that fail.
+        # A group with a row whose time can't be read isn't cast, but halved until that row is alone, as if the row had
+        # failed.
         told = next((error for row in some if (error := errors[row]) is not None), None)
         batch = None
         if told is None:

@@ -33,7 +33,8 @@ def offline_session(settings: Settings, scratch: Path) -> Iterator[SparkSession]
     """
     master = settings.offline.spark_master
     conf = {
-        # The tasks run the platform's own code. Users' functions run in processes of their own, which may only compute.
+        # Spark's own daemon starts the processes of tasks, without a confinement, since they run the platform's own
+        # code only. Users' functions run in processes of their own, which may only compute.
         "spark.python.daemon.module": "pyspark.daemon",
         "spark.python.use.daemon": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": _PIECES_PER_BATCH,
@@ -45,7 +46,8 @@ def offline_session(settings: Settings, scratch: Path) -> Iterator[SparkSession]
     else:
         given = settings.environment() | {"POLARS_MAX_THREADS": "1"}
         conf |= {f"spark.executorEnv.{name}": value for name, value in given.items()}
-        # The names of settings with passwords don't tell that they have some.
+        # Spark hides values by the names of their settings. Names such as CARAWAY_POSTGRES__URL don't tell that the
+        # value has a password, so all settings of Caraway are hidden.
         conf["spark.redaction.regex"] = "(?i)secret|password|token|access[.]?key|caraway"
     tasks = os.cpu_count() or 1 if master.startswith("local") else TASKS_OF_A_CLUSTER
     jars = [*settings.spark.jars, caraway_jar()]

@@ -55,7 +55,7 @@ def stages_of(
         left = [
             step
             for number, step in enumerate(steps)
-            # Any other step that can run has been taken.
+            # Only lookups can be left of the steps that could run, since the loop above has taken all others.
             if number not in done and needs[number] <= done and isinstance(step, LookupStep)
         ]
         if not left:

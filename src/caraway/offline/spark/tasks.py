@@ -82,7 +82,7 @@ class Evaluator:
     def __init__(self, work: Work) -> None:
         """Open what the evaluation needs, with the settings of this process's environment."""
         settings = load_settings()
-        # The folders of tasks whose processes were killed are still there.
+        # Tasks whose processes were killed couldn't remove their scratch folders, so the next process does.
         sweep()
         self.work = work
         self.objects = ObjectFolder(settings.objects_url)
@@ -135,7 +135,7 @@ class Evaluator:
         alive = frame[ERROR].is_null()
         for column in columns:
             alive &= column.is_not_null()
-        # Rows that failed, or have no key, find nothing anyway.
+        # Rows that failed, or have no key, find no record in any division. They are spread by their numbers.
         found = frame[NUMBER].to_numpy() % self.work.divisions
         asked = [column.filter(alive) for column in columns]
         found[alive.to_numpy()] = divisions_of(keys, asked, self.work.divisions)

@@ -53,7 +53,7 @@ def write_explanation(
     inputs = msgspec.json.decode(objects.read(f"{folder_of(query.id)}/{JSON_INPUT}"))
     check_memory(context, memory_mb)
     with context.reader() as reader:
-        # This starts the processes for users' functions, if there are any.
+        # `explanation` calls users' functions by itself. Their processes are started here, if the plan needs any.
         context.compiled(reader)
     found = explanation(context, query, asked, inputs, messages)
     objects.write(f"{folder_of(query.id)}/{NAME}", msgspec.json.encode(found))

@@ -21,7 +21,7 @@ from caraway.offline.monitoring.drift.reports import (
 from caraway.state.profiles import ProfileStore
 
 NAME = "CarawayFieldDrifted"
-# The object of the alerts that were sent.
+# The object of the object store that has the alerts which were sent.
 OBJECT = "drift/dataset_alerts.json"
 # The next comparison begins when ten times the duration of the last one have passed since that one began: comparisons
 # take at most a tenth of a processor.
@@ -102,7 +102,7 @@ class DatasetDrift:
         Raises `UnavailableError` if Postgres or the object store doesn't answer.
         """
         self._found = {check_id: found for check_id, found in self._found.items() if check_id in checks}
-        # A process that was started anew compares all, to know what lasts.
+        # A process that was started anew compares every dataset once, since it doesn't know which drifts last.
         new = [i for i, plan in checks.items() if plan.profiled and (i in changed or i not in self._compared_at)]
         self._waiting = {i: None for i in (*self._waiting, *new) if i in checks}
         began = self._elapsed()
@@ -111,7 +111,7 @@ class DatasetDrift:
             self._found[due] = self._compare(checks[due])
             del self._waiting[due]
             self._compared_at[due] = began
-            # The rows of all datasets are counted by the same thread.
+            # This thread also counts the rows of all datasets, so it mustn't spend more of its time on comparisons.
             self._rests_until = began + RESTS * (self._elapsed() - began)
         if began >= self._told_at + self._seconds:
             self._tell(checks, branches)

@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
     ]
 )
 KEY = ("check", "expectation", "start")
-# The hours of all counts that Postgres has: it removes old ones by itself, and this must not leave out any.
+# Enough hours for all counts that Postgres still has: whatever `Retention` removes there must be in the table before.
 ALL_HOURS = 24.0 * 366 * 200
 # The rows that are written at once. A check of ten expectations has some 7,000 hours in a month.
 WRITTEN_ROWS = 50_000

@@ -9,7 +9,8 @@ from caraway.state.plans import Needed
 def checks_of(needed: Needed) -> dict[str, CheckPlan]:
     """Return the checks of all branches by name; one that several branches share is there once."""
     found = {check.check_id: check for planned in needed.commits.values() for check in planned.plan.checks}
-    # The owner of a dataset is that of a commit which is served.
+    # Commits may name different owners for one dataset. Checks of commits that are served take the place of others
+    # here, so their owners count.
     served = {branch.serving for branch in needed.heads.branches if branch.serving is not None}
     return found | {check.check_id: check for name in served for check in needed.commits[name].plan.checks}
 

@@ -201,7 +201,8 @@ def _opened(state: Path, recorded: Mapping[int, int], *, revised: bool) -> SeenR
     seen = SeenRecords(state, revised=revised)
     if all(offset <= recorded.get(partition, 0) for partition, offset in seen.positions().items()):
         return seen
-    # The counts were removed, because no branch needed them for a while.
+    # The counts were removed from Postgres, because no branch needed them for a while. All records are counted anew, so
+    # none may be known as seen.
     seen.close()
     remove(state)
     return SeenRecords(state, revised=revised)

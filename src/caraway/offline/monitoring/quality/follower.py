@@ -83,8 +83,9 @@ class QualityFollower:
         self._wanted: dict[str, CheckPlan] = {}
         self._counting: dict[str, Counting] = {}
         self._retry_at: dict[str, float] = {}
-        # The topics from which, for now, only messages are read that were counted before, to note which records came;
-        # with the numbers of all partitions of each. Until then a record of another partition might be counted twice.
+        # Topics with the numbers of all their partitions. For now, only messages that were counted before are read of
+        # them, to note in the file of seen records which ones came. Without this, a record that comes again on another
+        # partition might be counted twice.
         self._noting: dict[str, list[int]] = {}
         self._recorded_at = clock()
 
@@ -117,7 +118,8 @@ class QualityFollower:
             self._leave(topic)
         for lost, problem in taken.errors:
             if problem.code() in LOST_OFFSET and lost is not None:
-                # How much of the topic is there is found out as at the start.
+                # The topic has lost its end, or its beginning was removed. After a pause `_join` begins with it anew,
+                # and `_intact` finds out how much of it is still there.
                 LOG.warning("a topic is checked from what was recorded", topic=lost, reason=problem.str())
                 self._leave(lost)
         now = datetime.fromtimestamp(self._clock(), UTC)
@@ -140,7 +142,7 @@ class QualityFollower:
 
     def _record(self, *, at_once: bool = False) -> list[str]:
         now = self._clock()
-        # The clock may be set back.
+        # If the clock was set back, the difference is negative, and the counts are recorded at once.
         due = at_once or not 0 <= now - self._recorded_at < self._seconds
         if due:
             self._recorded_at = now
@@ -204,7 +206,8 @@ class QualityFollower:
         for name, partitions in list(self._noting.items()):
             positions, own = self._reader.positions(name) or {}, self._of(name)
             is_noted = all(offset >= c.recorded.get(p, 0) for p, offset in positions.items() for c in own)
-            # A topic that has lost its last records never gets there.
+            # The recorded offsets are never reached if the topic has lost its last records. Then reading it to its end
+            # is enough.
             if own and (is_noted or self._reader.lag(name) == 0):
                 del self._noting[name]
                 self._start(own[0].plan.topic, partitions)
@@ -231,7 +234,8 @@ class QualityFollower:
         told = found.told(f"the check of {plan.dataset.name}", GOES_BACK)
         LOG.error(told)
         self._note_loss(plan, told)
-        # The file has lost records among those that were seen, so it is made again.
+        # The file of seen records has some that the topic has lost. They must count as new if they come again, so the
+        # file is made again from the topic.
         remove(state)
         self._store.go_back(check_id, found.lost)
         return {**positions, **found.offsets}

@@ -98,7 +98,8 @@ class Quality(Watch):
             self._tell(self._checks)
             self._told_at = now
         if now >= self._prune_at:
-            # Checks that are over are written, and stay in Postgres until there are others.
+            # Without checks, the counts of those that are over are written to the table, but stay in Postgres: `prune`
+            # removes them once there are checks again.
             done = self._retention.prune() if self._checks else self._retention.archive()
             self._prune_at = now + (PRUNE_SECONDS if done else RETRY_SECONDS)
         return bool(self._checks)
@@ -108,7 +109,8 @@ class Quality(Watch):
         """Record what was counted."""
         self._tell({check_id: self._checks[check_id] for check_id in self._follower.flush()})
         if not self._checks:
-            # No later process knows the checks that are over. Otherwise the next one goes on.
+            # Only this process knows the checks that are over, so it writes their last counts to the table. As long as
+            # there are checks, the next process writes their counts.
             self._retention.archive()
 
     @override
@@ -151,5 +153,5 @@ class Quality(Watch):
         self._watch.look(checks, self._branches)
 
 
-# A call waits for rows by itself.
+# A call of `run_once` waits for rows by itself, so there is no pause between two calls.
 QUALITY = Kind("quality", Quality, enabled=lambda settings: settings.quality.enabled, seconds=lambda _: None)

@@ -50,7 +50,7 @@ LOG = structlog.get_logger(__name__)
 
 # The number of commits whose plans are kept in memory.
 KEPT_PLANS = 8
-# After a pause the watch makes up for the rows that it could have computed again in at most these minutes.
+# Each minute allows the watch to compute some rows again. After a pause it makes up for at most this many minutes.
 MAX_CREDIT_MINUTES = 10.0
 PRUNE_SECONDS = 3600.0
 US = 1_000_000
