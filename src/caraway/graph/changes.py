@@ -25,7 +25,8 @@ from caraway.graph.systems import SecretRef
 SHOWN_CHANGES = 8
 # The most characters of a value that is shown; a longer one is only said to have changed.
 MAX_SHOWN = 80
-# Fields that don't count. A connector's system is compared as an entity of its own.
+# Fields whose differences aren't listed: `env` only selects what is committed, a change of a pickled function shows in
+# its text, and a connector's system is compared as an entity of its own.
 IGNORED = frozenset({"env", "pickled", "system"})
 # Parameters that may have a password among them, and instants in microseconds, aren't shown.
 HIDDEN = frozenset({"jdbc_params", "since_us", "until_us"})
@@ -119,7 +120,7 @@ def parts_changed(
         and not isinstance(old, Node | Operator | DataType | PythonFunction)
     ):
         for item in fields(old):
-            # A pipeline is compared by its operators, so that its layout doesn't count.
+            # The source code of a pipeline isn't compared, so another layout of the same operators is no change.
             if item.name not in IGNORED and (item.name != "source_code" or not isinstance(old, PipelineSpec)):
                 a, b = getattr(old, item.name), getattr(new, item.name)
                 if (
@@ -135,7 +136,8 @@ def parts_changed(
                     a, b, name if isinstance(a, Metadata | Connector) else own, partial(_shown, item)
                 )
     elif repr(old) != repr(new):
-        # The texts of two NaN are equal, while the numbers aren't.
+        # The texts are compared and not the values, because NaN isn't equal to itself: it would always count as
+        # changed.
         yield name, shown(old), shown(new)
 
 
@@ -170,5 +172,6 @@ def _shown(item: "Field[Any]", value: object) -> str:
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
         value = ", ".join(value)
     text = str(value) if isinstance(value, int | float | str) else ""
-    # A URL may have a password before its host.
+    # A URL may have a password before its host (scheme://user:password@host), so a text with an @ behind :// isn't
+    # shown.
     return text if len(text) <= MAX_SHOWN and text.isprintable() and "@" not in text.partition("://")[2] else ""

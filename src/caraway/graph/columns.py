@@ -10,7 +10,8 @@ from caraway.graph import operators as ops
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 
-# The columns, each with its dataset, that a value is computed from; None if a user's function hides it.
+# The columns, each with its dataset, that a value is computed from; None if a user's function computes it from whole
+# rows, so that nobody knows which columns it reads.
 Origins = frozenset[tuple[str, str]] | None
 NOTHING: Origins = frozenset()
 

@@ -61,7 +61,8 @@ class Connector:
     # True if rows are the changes of a table, whose deletes may have only the table's key. The keys of the dataset must
     # then be columns, and nothing else may write the dataset.
     captures: ClassVar[bool] = False
-    # The module that reader or writer need of a library, and the extra of Caraway that brings it; empty if none.
+    # The module of a library that the reader or writer imports, and the extra of Caraway that installs the library;
+    # empty if none is needed.
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
     # The function that removes what the reader has made in the system, when the source is gone for good, as
     # "module:function" (`caraway.dataplane.sources.reader.Forget`); empty if the reader makes nothing.

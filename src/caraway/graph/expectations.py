@@ -38,10 +38,11 @@ EXPECTATION_NAMES = frozenset(
         "expect_multicolumn_sum_to_equal",
     }
 )
-# The values of `ignore_row_if`: by missing values it chooses the rows that a check of two columns leaves out.
+# The values of `ignore_row_if`: a check of two columns leaves out the rows that lack both values, those that lack at
+# least one of them, or no rows.
 IGNORE_ROW_IF = ("both_values_are_missing", "either_value_is_missing", "neither")
 MATCH_ON = ("any", "all")
-# The names of each type: in Python and this API, numpy, pandas and Spark.
+# The names by which an argument of a check may call each type: those of Python and this API, numpy, pandas and Spark.
 TYPE_NAMES: Mapping[str, frozenset[str]] = {
     "int": frozenset(
         {"int", "int8", "int16", "int32", "int64", "integer", "long", "bigint", "IntegerType", "LongType"}

@@ -50,5 +50,6 @@ def is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
-        # A package above it is missing.
+        # `find_spec` raises this error if a package above the module is missing, such as `google` for
+        # google.cloud.storage.
         return False

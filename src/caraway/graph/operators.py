@@ -224,7 +224,8 @@ class Changelog:
     marks_inserts: bool
 
 
-# The operators whose rows are some of their input's rows, or one made of each, and keep the identities of these.
+# The operators of which each output row is an input row or made of one, and has the identity of that row
+# (docs/inside/records.md).
 RowByRow = (
     Filter | FilterFunction | Assign | AssignFunction | Transform | Select | Drop | DropNull | Rename | Dedup | First
 )

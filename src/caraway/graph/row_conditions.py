@@ -66,7 +66,8 @@ def row_condition(text: object, types: Mapping[str, DataType]) -> Node:
 class _Parser:
     def __init__(self, types: Mapping[str, DataType]) -> None:
         self._types = types
-        # The columns whose names stand between backticks, by the names that stand for them in the text.
+        # The columns that the text names between backticks, by the Python names that replace them so that `ast` can
+        # parse it.
         self._quoted: dict[str, str] = {}
 
     def parse(self, text: str) -> Expr:

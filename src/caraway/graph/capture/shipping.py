@@ -18,7 +18,7 @@ from caraway.graph.capture.includes import included
 from caraway.graph.functions import PythonFunction
 from caraway.graph.runtime import FeaturesetHandle, ShippedExtractor
 
-# The folders of installed packages.
+# The folders of installed packages. Functions from other folders are the user's own code, and are pickled with it.
 _INSTALLED = tuple(Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
 
 

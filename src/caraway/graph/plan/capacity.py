@@ -18,9 +18,10 @@ from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 
 SECOND_US = 1_000_000
 DAY_S = 86_400
-# The share of a core up to which a thread may be busy: beyond it, what comes at once waits too long.
+# The greatest share of its time that a thread may be busy. A busier one makes rows that come at the same time wait too
+# long for their turn.
 BUSY = 0.7
-#: The numbers of shards for which `Capacity.shards` says what they take.
+#: The numbers of shards for which `Capacity.shards` says how great the rates may be.
 SHARDS = (1, 2, 4, 8, 16, 32, 64)
 # Adding shards is no use any more when twice as many take less than this many times as much.
 BEND = 1.5
@@ -175,7 +176,7 @@ def capacity(plan: GraphPlan, load: Load, costs: UnitCosts | None = None) -> Cap
             cores=(logged * unit.row + logged / load.batch * unit.request) / SECOND_US,
         )
     ]
-    # The archive reads each topic.
+    # Each topic has one reader from the start: the archive, which reads all topics.
     readers = {topic.name: 1 for topic in plan.topics}
     for job in plan.jobs:
         for topic in job.inputs:
@@ -225,7 +226,8 @@ def _rates(plan: GraphPlan, load: Load) -> dict[str, float]:
         if ingest.dataset.name not in rates:
             name = ingest.dataset.name
             raise InvalidInputError(f"dataset {name} has a source, so its rate must be given: --rate {name}=1000")
-    # A plan has the jobs in the order of the definitions, which may name datasets that come later.
+    # A plan has the jobs in the order of the definitions, so a job may precede the one that computes its input. Each
+    # pass takes those jobs whose inputs all have a rate by then.
     left = list(plan.jobs)
     while left:
         ready = [job for job in left if all(topic.dataset in rates for topic in job.inputs)]

@@ -29,9 +29,10 @@ _HASH, _GENERATION = rf"\.[0-9a-f]{{{NAME_DIGITS}}}", rf"(?:\.[0-9]{{1,{NAME_DIG
 DEFINITION = re.compile(rf"([^.]+{_HASH}){_GENERATION}$")
 # The whole name of any topic of the platform.
 _OWN_TOPIC = re.compile(rf"caraway\..*|.*{_HASH}{_GENERATION}")
-# Far more topics than a deployment has.
+# The most names of topics for which `definition_of` caches its result: far more than a deployment has.
 KEPT_DEFINITIONS = 10_000
-# The hexadecimal digits of the hash of a dataset's expectations in the name under which its rows are counted.
+# The number of hexadecimal digits that the hash of a dataset's expectations has in a `check_id`, the name under which
+# the rows are counted.
 CHECK_DIGITS = 16
 
 

@@ -135,7 +135,8 @@ def _joined(operator: ops.Join, wanted: frozenset[str], specs: Specs) -> ops.Ope
     left = _narrowed(operator.left, (wanted & before.columns.keys()).union(operator.left_on), specs)
     fields = operator.fields
     if not before.keys:
-        # At least one field is kept, since the join needs a right-hand row.
+        # One field is kept even if none is wanted: the job reads the right-hand rows as rows of these fields, and a row
+        # has at least one column.
         fields = tuple(field for field in fields if field in wanted) or fields[:1]
     return replace(operator, left=left, fields=fields)
 
@@ -149,7 +150,7 @@ def _only(operator: ops.Operator, wanted: frozenset[str], specs: Specs) -> ops.O
     schema = schema_of(operator, specs)
     values = tuple(column for column in schema.values if column in wanted)
     if not schema.keys and not values:
-        # A row has at least one column.
+        # No column of this output is wanted, but a row has at least one, so the first column stays.
         values = tuple(schema.values)[:1]
     return _select(operator, (*schema.keys, *values), specs)
 

@@ -45,6 +45,6 @@ class HiddenSecrets:
             text = self.hide(str(error))
             if text == str(error):
                 raise
-            # The cause and the traceback would show the original text.
+            # `from None` leaves out the caught error, whose text and traceback would show the secret.
             kind = type(error) if isinstance(error, UnavailableError | CommitError) else UnavailableError
             raise kind(text) from None

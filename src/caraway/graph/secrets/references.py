@@ -13,7 +13,7 @@ from caraway.graph.systems import IcebergSystem, KafkaSystem, S3System, SchemaRe
 ASKS = re.compile(r"""\bsecrets\s*\.\s*get\(\s*(["'])([^"'\\]+)\1\s*\)""")
 STORE = "store:"
 
-# The settings of systems and registries that are passwords, and their names for authors, where these are others.
+# The settings of systems and registries that are passwords, and the names that some of them have in the authoring API.
 _PASSWORDS = ("password", "secret_access_key", "account_key", "service_account_key", "credential", "token")
 _WRITTEN = {
     (KafkaSystem, "password"): "sasl_plain_password",

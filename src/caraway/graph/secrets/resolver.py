@@ -22,7 +22,8 @@ from caraway.process.settings.settings import SecretsSettings
 GROUP = "caraway.process.secrets"
 # The most bytes of a file that a reference `file:/path` names. A larger file is surely no secret, and is refused.
 MAX_FILE_BYTES = 1 << 20
-# The folders whose files are the state of processes and of the system, the environment of this process among them.
+# Folders whose files no reference may read, even if the operator lists them: these files show the state of processes
+# and of the system, such as the environment variables of this process.
 ALWAYS_CLOSED = (Path("/proc"), Path("/sys"))
 UNLISTED = SecretsSettings()
 
