@@ -37,7 +37,8 @@ from caraway.process.patterns import searcher
 
 Arguments = Mapping[str, Any]
 Types = Mapping[str, DataType]
-# The greatest ints of which each is a float too.
+# Up to this magnitude each int is exactly a float. A greater int, as a bound of floats, would be rounded, so Python
+# compares the values one by one.
 EXACT = 2**53
 YES, NO = pl.lit(value=True), pl.lit(value=False)
 # The types whose values polars orders as Python does, if both sides have the same one.
@@ -177,7 +178,8 @@ def _in_set(arguments: Arguments, types: Types) -> pl.Expr | None:
         case FloatType():
             infinite = [option for option in options if type(option) is float and math.isinf(option)]
             exact = [float(number) for number in numbers if abs(number) < 2**1000 and float(number) == number]
-            # -0.0 and 0.0 are equal, but have different bits. The sum of -0.0 and 0.0 is 0.0.
+            # The options get 0.0 in place of -0.0, which is equal but has other bits. For the column that isn't needed:
+            # polars leaves this addition out, and its `is_in` takes -0.0 and 0.0 for equal.
             return _member(column + 0.0, [number + 0.0 for number in (*exact, *infinite)], pl.Float64)
         case _:
             return None
@@ -236,7 +238,7 @@ def _within(column: pl.Expr, arguments: Arguments, *, is_int: bool) -> pl.Expr |
 
 def _int_side(column: pl.Expr, bound: float, *, strict: bool, is_low: bool) -> pl.Expr | None:
     if math.isnan(bound):
-        # Nothing is less than NaN, nor greater.
+        # No int is less or greater than NaN, so such a bound excludes no row.
         return YES
     if math.isinf(bound):
         return NO if (bound > 0) == is_low else YES

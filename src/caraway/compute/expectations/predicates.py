@@ -224,7 +224,7 @@ def _json(_arguments: Arguments) -> Predicate:
 
 def _json_schema(arguments: Arguments) -> Predicate:
     schema = arguments["json_schema"]
-    # An own registry: by default jsonschema fetches what a schema refers to from any address.
+    # This registry is empty. By default jsonschema would fetch what a schema refers to from any address.
     cls = extend(validator_for(schema), {"pattern": _schema_pattern})  # type: ignore[no-untyped-call]
     validator = cls(schema, registry=Registry())
     return lambda value: validator.is_valid(json.loads(value))

@@ -99,7 +99,8 @@ class CompiledSuite:
         if not rows:
             nothing = np.zeros(0, np.bool_)
             return [Checked(nothing, nothing) for _ in self._compiled]
-        # A constant expression makes one value; this column makes as many of it as there are rows.
+        # This column gives the frame its number of rows. Without it, an expression that is a constant would have one
+        # value instead of one for each row.
         frame = pl.DataFrame({"": np.zeros(rows, np.int8)})
         frame = frame.with_columns([_column(name, columns[name], self._types[name]) for name in self._of_frame])
         masks = frame.with_columns(self._expressions) if self._expressions else frame
@@ -149,10 +150,11 @@ class _RowCheck:
         self._predicate: Predicate = predicate_of(name, arguments)
         names = columns_of(arguments)
         self._shows = [_python(types[column]) for column in names]
-        # The text of a column is that of Python, so that nothing has to be converted.
+        # A stored text is a Python str already, so it is looked at without a conversion.
         is_text = len(names) == 1 and isinstance(base_type(types[names[0]]), StringType)
         self._look = self._look_at_text if is_text else self._look_at_row
-        # By the value of the column, or by a tuple of several values.
+        # The results for values that were looked at, by the value of the column, or by the tuple of the values of
+        # several columns.
         self._known: dict[object, int] = {}
 
     def __call__(self, columns: Sequence[Sequence[Any]], rows: int) -> tuple[Mask, Mask]:
@@ -163,7 +165,7 @@ class _RowCheck:
         try:
             found = list(map(self._known.get, values))
         except TypeError:
-            # A list or a map can't be looked up.
+            # A list or a map isn't hashable, so no results are kept for a column of them.
             found = list(map(self._look, values))
         else:
             for place, known in enumerate(found):

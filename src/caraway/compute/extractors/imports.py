@@ -19,7 +19,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name)
-        # By this name cloudpickle makes functions.
+        # cloudpickle makes each function that it pickled by value by calling its function of this name.
         return partial(self._make, found) if name == "_make_function" else found
 
     def _make(self, make: Any, code: CodeType, names: dict[str, Any], *rest: Any) -> Any:
@@ -47,7 +47,7 @@ def _imported(code: CodeType) -> Iterator[str]:
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
     for number, step in enumerate(steps):
         if step.opname == "IMPORT_NAME" and not any(part.start <= step.offset < part.end for part in guarded):
-            # The level of a relative import was loaded two instructions before.
+            # The level of an import, which is its number of dots, was loaded two instructions before.
             yield "." * steps[number - 2].argval + step.argval
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

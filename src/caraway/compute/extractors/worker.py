@@ -24,7 +24,8 @@ from caraway.process.secrets.provider import SecretProvider
 # The most functions that a process keeps loaded. Each kind of query brings new ones. At this number the process forgets
 # all of them, and each is sent to it again with its next call.
 MAX_KNOWN = 200
-# The bytes of a message from which on a thread parses it, so that the event loop goes on. So many take a millisecond.
+# A message with more bytes is parsed in a thread, so that the event loop goes on meanwhile. Parsing so many bytes takes
+# a millisecond.
 LARGE_BYTES = 1 << 16
 # The function that the process runs.
 TARGET = "caraway.compute.extractors.process:serve"

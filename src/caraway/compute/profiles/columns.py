@@ -34,10 +34,11 @@ from caraway.process.moments import Moments
 # Texts that are longer are kept by their beginning and a digest, so that a profile has a bounded size.
 MAX_TEXT = 64
 KEPT_TEXT = 44
-# The number of values at the beginning of a batch that are compared with each other. If most of them differ, equal
-# values aren't looked for in the batch: that takes half as long as adding a value to the sketch of distinct ones.
+# The number of values at the beginning of a batch that are compared with each other. If most of them differ, the batch
+# isn't searched for equal values: the search would save little, and takes half as long as adding all values to the
+# sketch of distinct ones.
 LOOKED_AT = 256
-# Floats have all integers up to this one.
+# Each int up to this one is exactly a float.
 _EXACT_INT = 1 << 53
 
 Packed = list[Any]
@@ -189,7 +190,7 @@ class ColumnProfile:
         if not len(finite):
             return
         if pa.types.is_integer(values.type) and np.abs(finite).max() >= _EXACT_INT:
-            # These can't all be floats, so the exact sums are those of the ints.
+            # Some of these ints aren't exactly floats, so the exact sums are computed from the ints.
             whole = Moments()
             whole.add_ints(values.to_pylist())
             self.moments.merge(whole)

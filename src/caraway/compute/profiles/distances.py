@@ -20,7 +20,7 @@ from caraway.compute.profiles.sketches import FREQUENT_LG_K, Sketch, frequent
 
 Floats = npt.NDArray[np.float64]
 
-# The bins of a number are the tenths of the reference.
+# The bins of a column of numbers are tenths of the reference: these shares of its values lie below the edges.
 TENTHS = np.linspace(0.1, 0.9, 9)
 # The most frequent categories of the reference that are bins of their own; all others are one bin.
 BINS = 20
@@ -145,7 +145,8 @@ def ks(reference: ColumnProfile, current: ColumnProfile, doubt: float) -> Measur
     ranks = np.linspace(0.0, 1.0, PLACES + 1).tolist()
     places = sorted({place for sketch in both for place in sketch.get_quantiles(ranks, inclusive=True)})
     value = 0.0
-    # At a place itself, and just before it: there may be many equal values.
+    # The distribution functions are compared at each place and just before it, since both may jump there: many values
+    # may be equal.
     for inclusive in (True, False):
         old, new = (np.array(sketch.get_cdf(places, inclusive=inclusive)) for sketch in both)
         value = max(value, float(np.abs(old - new).max()))
@@ -207,11 +208,13 @@ def vanished_category(reference: ColumnProfile, current: ColumnProfile, doubt: f
 def _only_in(one: ColumnProfile, other: ColumnProfile, doubt: float) -> Measured | None:
     if one.kind is not Kind.CATEGORY or not one.values or not other.values:
         return None
-    # The categories aren't known before, so each of those that a sketch may have is a comparison.
+    # The categories that are compared depend on the samples. So the probability of an error is divided among all that a
+    # sketch may have: 2**FREQUENT_LG_K of them, each with two intervals.
     each = doubt / (2 << FREQUENT_LG_K)
     found = []
     for text, low, high in frequent(one.frequent):
-        # A sketch that is full doesn't know rare values; a category counts as absent if it may be.
+        # A full sketch has forgotten rare categories, so a category counts as absent from the other sample if it may be
+        # absent there: its lower bound is 0.
         if other.frequent.get_lower_bound(text) > 0:
             continue
         least, _ = shares(_array(low / one.values), _array(high / one.values), one.values * one.worth, each)

@@ -75,7 +75,8 @@ def restored_distinct(packed: bytes) -> Sketch:
 
 def add_distinct(into: Sketch, values: Iterable[float | str]) -> None:
     """Add values to a sketch of distinct values."""
-    # The union takes half as long again for each value.
+    # Adding each value to the union itself would take 1.5 times as long, so the values go into a sketch of their own
+    # first.
     batch = library().hll_sketch(DISTINCT_LG_K, library().tgt_hll_type.HLL_8)
     deque(map(batch.update, values), maxlen=0)
     into.update(batch)
@@ -128,5 +129,6 @@ class Repetition:
     def worth(self, rows: int) -> float:
         """Return the number of rows with different keys that say as much as `rows` of these keys do."""
         squares = float(np.square(self.counters.astype(np.float64)).sum())
-        # The estimate may be below the number of rows, which is the sum of squares of different keys.
+        # The sum of squares is only estimated. It is raised to the number of rows if the estimate is below: no sum is
+        # less, and that of different keys is equal.
         return rows * rows / max(squares, float(rows)) if rows else 0.0

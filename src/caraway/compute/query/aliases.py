@@ -10,7 +10,8 @@ from caraway.errors import InvalidInputError
 def compile_alias(step: AliasStep) -> Run:
     """Return the function that adds the column of an alias step to a batch."""
     source, name, default = step.input, step.output, step.default
-    # If the input isn't in the graph, its values are still raw JSON, since only the type of the output is known.
+    # The type of an input that isn't in the graph is unknown, and its values are raw JSON, so they are cast to the type
+    # of the output.
     convert = cast(step.dtype) if step.input_dtype is None else None
 
     def run(batch: Batch) -> None:

@@ -159,6 +159,6 @@ class DatasetLookups:
         times = asked.at
         if times is None:
             raise InvalidInputError(f"lookup in {dataset}: ts holds nulls; each row needs a time")
-        # Equal instants become one, since equal keys are then read once.
+        # If all rows have the same instant, it is given once: the reader then reads equal keys only once.
         at: Instants = times[0] if times and times.count(times[0]) == len(times) else times
         return read_rows(self._catalog, self._reader, spec, values, at=at, fields=asked.fields, past=self._past)

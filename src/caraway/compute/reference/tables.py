@@ -137,6 +137,6 @@ def identity(value: Any) -> object:
     if kind is list:
         return tuple([identity(item) for item in value])
     if kind is dict:
-        # Stored maps are sorted by key.
+        # Stored maps are sorted by key, so equal maps have their items in the same order.
         return tuple([(key, identity(item)) for key, item in value.items()])
     return value

@@ -63,7 +63,7 @@ class MappedChanges:
     left_out: Mapping[int, LeftOut] = field(default_factory=dict)
 
 
-# One is made for each row, and those that aren't frozen take half of the time.
+# The class isn't frozen, because one object is made for each row, and making a frozen one takes twice as long.
 @dataclass(slots=True, kw_only=True)
 class _Envelope:
     number: int
@@ -247,16 +247,17 @@ def _mapped_sides(
     for envelope in envelopes:
         row = envelope.before
         if row is None and envelope.op == "u" and source.where is not None:
-            # The log has the old row's key only if the update changed it, so it is that of the new row. If `where`
-            # doesn't admit the new row, the old one has to be deleted, which it may have admitted.
+            # The log has the old row's key only if the update changed it, so here the new row's key is that of the old
+            # one. If `where` doesn't admit the new row, the old row, which it may have admitted, has to be deleted by
+            # this key.
             row = envelope.after
             assert row is not None  # noqa: S101 (an update has one)
             partial[envelope.number] = row
         elif row is not None:
             (whole if is_whole(row, demanded, keys) else partial)[envelope.number] = row
     before = mapped(whole)
-    # The old row has only its key, as Postgres sends it by default, or it doesn't fit the dataset. A delete needs no
-    # more than the key.
+    # For these old rows only the keys are read: Postgres sends no more by default, or the rest of the row doesn't fit
+    # the dataset. A delete needs no more than the key.
     partial |= {error.row: whole[error.row] for error in before.errors}
     of_keys = mapped(partial, dataset.keys)
     # A delete whose key can't be read is an error. An update is only a delete of its old key and an insert of its new

@@ -20,7 +20,8 @@ _BYTES = PLACEHOLDER.encode()
 _UNAVAILABLE = frozenset({PLACEHOLDER, base64.b64encode(_BYTES).decode()})
 # The types whose values never stand for a value that Debezium didn't send; for other types a placeholder may.
 _AVAILABLE: frozenset[type] = frozenset({int, float, bool, type(None)})
-# Empty values of types in text: of instants with a time zone, of JSON, and of decimals as base64.
+# The empty values of types that Debezium writes as text: of text, of instants with a time zone, of JSON, and of
+# decimals as base64.
 _EMPTY_TEXTS = frozenset({"", "1970-01-01T00:00:00Z", "{}", "AA=="})
 
 
@@ -42,7 +43,8 @@ def completed(
         return after
     made = dict(after)
     for name in missing:
-        # Values that nobody reads are left out, so that the text in their place isn't taken for one.
+        # Here the row has Debezium's placeholder, which must not be taken for a value. If there is no old value and the
+        # column isn't needed, the column is left out.
         del made[name]
         old = None if before is None else before.get(name)
         if old is not None and not _is_unavailable(old):
@@ -69,7 +71,7 @@ def _is_unavailable(value: object) -> bool:
         case bytes():
             return value == _BYTES
         case list():
-            # An array of whole numbers has the bytes of the text as its elements.
+            # In an array of whole numbers, the elements are the bytes of the placeholder.
             return bool(value) and (value == list(_BYTES) or all(_is_unavailable(item) for item in value))
         case dict():
             return len(value) == 1 and all(_is_unavailable(key) and _is_unavailable(of) for key, of in value.items())

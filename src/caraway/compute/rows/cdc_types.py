@@ -82,7 +82,7 @@ def _scaled(encoded: str, scale: int) -> Decimal:
     return decimal(base64.b64decode(encoded, validate=True), scale)
 
 
-# The types whose values in JSON are what they mean.
+# The types of Kafka Connect whose values need no conversion from JSON, unless the schema also names a logical type.
 _PLAIN = frozenset({"int8", "int16", "int32", "int64", "float", "double", "boolean", "string"})
 _LOGICAL: Mapping[str, Callable[[Any, Schema], Any]] = {
     "io.debezium.time.Date": _day,

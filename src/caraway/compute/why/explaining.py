@@ -172,7 +172,8 @@ def _explained_steps(
         for asked in recorder.reads[first:]:
             explained = explain_read(asked)
             known = dict(zip(catalog.dataset(asked.dataset).keys, asked.key, strict=True))
-            # A row that wasn't found has nothing but defaults, which are no sum of parts.
+            # If no row was found, the values are the defaults that the query read, since they aren't computed from
+            # parts.
             values = (
                 {**asked.values, **known, **explained.computed} if not asked.found else {**known, **explained.computed}
             )

@@ -118,7 +118,7 @@ class GroupRead:
         times = self.inputs.parts.times
         within = (times >= first) & (times < behind)
         never = np.iinfo(np.int64).max
-        # An input that isn't in the window enters it when it can't be read any more.
+        # An input outside of the window never counts: its time of entering is later than any time of a read.
         return Lives(np.where(within, window[1], never), np.full(len(times), never))
 
     def _span_of_key(self, window: tuple[int, int]) -> tuple[int, int]:

@@ -288,5 +288,6 @@ def why_from_json(answer: Any) -> Why:
     Raises:
         msgspec.ValidationError: They aren't an explanation.
     """
-    # `msgspec.convert` would collect the facts about the classes at its first call, which threads can't share.
+    # `_DECODE` was made at import. `msgspec.convert` would collect the facts about the classes at its first call, and
+    # other threads could use them before they are complete.
     return _DECODE(msgspec.json.encode(answer))

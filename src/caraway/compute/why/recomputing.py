@@ -41,9 +41,11 @@ def recompute(why: Why, catalog: Catalog, *, compile_python: CompilePython = com
         for lookup in step.lookups:
             _add(reader, lookup, catalog)
     plan = QueryEngine(catalog, reader, compile_python).plan(list(why.inputs), [why.feature])
-    # The explanation shows bytes as base64. As the text of an input it would stand for its own bytes.
+    # The explanation shows bytes as base64, which is decoded here. As an input, the base64 text would be taken for the
+    # bytes themselves.
     columns = {column.name: [_own_value(why.inputs[column.name], column.dtype)] for column in plan.plan.inputs}
-    # The times are those of the explanation, so no index has to be there.
+    # With `past=False`, the datasets needn't have an offline index. The time and all rows are those of the explanation,
+    # so nothing is read from an index.
     batch = Batch(columns, 1, [time_of(why.at)], past=False)
     plan.compute(batch)
     return plan.answer(batch)[why.feature][0]

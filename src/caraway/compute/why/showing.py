@@ -103,7 +103,7 @@ def _listed(record: "Listed", name: str = "") -> Line:
 
 def _source(source: "Source") -> Line:
     facts = [f"ingested {source.ingested}" if source.ingested else "", _position(source.position)]
-    # The mark isn't told: it names all rows that were sent together, some hundreds.
+    # `source.mark` isn't shown, since it names all rows that were sent together, which may be hundreds.
     facts += [source.hidden or "", source.note or ""]
     row = "" if source.row is None else f" {_row(source.row)}"
     line = Line(f"made from {source.dataset or 'other rows'} {source.event_time or ''}{row}{_facts(facts)}")

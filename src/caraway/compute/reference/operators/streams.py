@@ -27,8 +27,8 @@ def dedup(table: Table, by: Sequence[str], window: HoppingWindow | SessionWindow
                 group = time_us // window.stride_us
             case SessionWindow():
                 session, before_us = previous.get(key, (0, time_us))
-                # A distance of exactly the gap begins a new session, and times aren't cut to seconds: both are unlike
-                # in a groupby.
+                # Unlike in a groupby, a distance of exactly the gap begins a new session, and times aren't cut to
+                # seconds.
                 group = session + 1 if time_us - before_us >= window.gap_us else session
                 previous[key] = (group, time_us)
         last[key, group] = position
