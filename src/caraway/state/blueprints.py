@@ -17,7 +17,8 @@ from caraway.graph.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, 
 FIRST_GENERATION = 1
 # Separates, in the content of an index, the index's name from the topic that it writes.
 EMITS = ">"
-# The digits of a source's definition in the name of its asset. No number of a generation has as many.
+# The number of hexadecimal digits of a source's fingerprint at the end of the name of its asset. The number of a
+# generation, which may follow, always has fewer digits, so it can be told from a fingerprint.
 DEFINITION_DIGITS = 12
 
 

@@ -66,7 +66,8 @@ def require_tables(engine: sa.Engine, tables: Iterable[str]) -> None:
         nonlocal exist
         if exist:
             return
-        # SQLAlchemy would begin another transaction for a statement of its own here.
+        # The question is asked through psycopg's own cursor, because SQLAlchemy would begin another transaction for a
+        # statement of its own here.
         cursor = connection.connection.cursor()
         try:
             cursor.execute(question, (wanted,))

@@ -85,7 +85,8 @@ class ErasureLog:
         """Write down keys to be erased; return how many of them weren't there before."""
         rows = [asdict(key) | {"columns": list(key.columns), "definition": definition_of(key.topic)} for key in keys]
         new = insert(erasures)
-        # A key that was erased in its dataset only can still be erased downstream.
+        # The row of a key that was erased in its dataset only is changed if the key is now to be erased downstream,
+        # too.
         statement = new.on_conflict_do_update(
             constraint="erasures_once",
             set_={"downstream": sa.true()},
@@ -165,7 +166,8 @@ class ErasureLog:
         )
 
         def write(connection: sa.Connection) -> int:
-            # A commit with further topics holds this lock until its end.
+            # A commit with further topics holds this lock until its end. So either it has ended, and `others` finds its
+            # head, or it sets `recorded_at` to null again later.
             lock_erasures(connection)
             return connection.execute(statement).rowcount
 

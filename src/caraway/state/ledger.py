@@ -115,7 +115,7 @@ class Ledger(AssetWriter):
         # Assets are created after those that they require, and destroyed before them. So a required asset that isn't
         # ready (`below`) puts off a creation, and a requiring asset that isn't gone (`above`) puts off a destruction.
         below = sa.select(other.c.id).where(other.c.id == sa.any_(assets.c.requires), other.c.state != AssetState.READY)
-        # An index finds the requiring assets, since it knows "contains".
+        # The condition is `contains`, since the index `assets_requires` can find the requiring assets by it.
         requiring = other.c.requires.contains(array([assets.c.id]))
         above = sa.select(other.c.id).where(requiring, other.c.state != AssetState.GONE)
         query = (

@@ -74,7 +74,8 @@ class Plans:
         graph = decode_graph(self._source.graph(commit_id))
         generations = self._source.generations(commit_id)
         plan = plan_graph(graph)
-        # A branch that was cloned and has no commit of its own yet shares the sinks of the commit's branch.
+        # The sinks are those of the branch on which the commit was made. A clone of that branch that has no commit of
+        # its own yet shares them.
         plan = on_branch(plan, self._source.branch_of(commit_id)) if plan.sinks else plan
         return Planned(graph=graph, plan=apply_generations(plan, generations))
 

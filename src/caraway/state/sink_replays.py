@@ -11,7 +11,7 @@ from caraway.state.tables import sink_replays
 
 # The outcome of a change that was sent. Any other outcome says why it wasn't.
 SENT = "sent"
-# The outcome of changes that a server was done with when it ended before it noted more.
+# The outcome of changes whose server died after it was done with them and before it noted whether they were sent.
 UNKNOWN = "done by a server that ended before it could note whether the change was sent or left out"
 
 
@@ -38,7 +38,8 @@ class SinkReplays(Store):
         """
 
         def run(connection: sa.Connection) -> bool:
-            # One transaction of a sink follows the other, so that no number appears behind a greater one.
+            # Under this lock the transactions of a sink run one after the other, so that no number becomes visible
+            # after a greater one: `after` would never return it.
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(sink, 0))))
             known = (sink_replays.c.sink == sink) & (sink_replays.c.place == place)
             failed = sink_replays.c.outcome.not_in([SENT, UNKNOWN]) | (

@@ -244,7 +244,7 @@ skew_counts = sa.Table(
     sa.Index("skew_counts_hour", "hour"),
 )
 
-# The counts of all time, which only ever grow, for metrics.
+# The numbers of findings since the beginning. They never decrease, as counters of metrics must not.
 skew_totals = sa.Table(
     "skew_totals",
     metadata,
@@ -325,7 +325,8 @@ quality_counts = sa.Table(
     sa.Column("failed", sa.BigInteger, nullable=False),
 )
 
-# The counts of all rows, and the status that was last found, with the time at which it was told to others.
+# The counts of an expectation over all rows, and the status that was last found: since when it is so, when it was last
+# a violation, and when notifications of it were sent.
 quality_totals = sa.Table(
     "quality_totals",
     metadata,
@@ -395,7 +396,7 @@ sessions = sa.Table(
     metadata,
     # SHA-256 of the random id, which the cookie has.
     sa.Column("digest", sa.LargeBinary, primary_key=True),
-    # The operator and the people of a provider have no row in `accounts`.
+    # The operator and the people of a provider have no row in `accounts`, so this is no foreign key.
     sa.Column("account", sa.Text, nullable=False, index=True),
     sa.Column("token_digest", sa.LargeBinary),
     sa.Column("groups", JSONB(none_as_null=True)),
@@ -444,8 +445,8 @@ erasures = sa.Table(
     sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     # Null as long as a topic of the definition that some branch needs may lack the record of the erasure.
     sa.Column("recorded_at", sa.DateTime(timezone=True)),
-    # False if a column isn't a key of the dataset. An index of the dataset itself then has no entries that could be
-    # found by the erased key.
+    # False if a column isn't a key of the dataset. An index of the dataset itself can't find entries by such a column,
+    # so it is built anew.
     sa.Column("by_key", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("downstream", sa.Boolean, nullable=False, server_default=sa.false()),
     # Only if `downstream`: the offsets, by partition, behind which the topic has no erased row.
@@ -495,7 +496,8 @@ sink_replays = sa.Table(
     # The place of the change on the dataset's topic: a change may have several dead letters.
     sa.Column("place", sa.Text, primary_key=True),
     sa.Column("letter", sa.Text, nullable=False),
-    # The numbers of a sink grow in the order in which they become visible.
+    # The numbers of a sink grow in the order in which they become visible, so a server that asks for those after the
+    # last one that it has seen misses none.
     sa.Column("number", sa.BigInteger, sa.Identity(), nullable=False),
     sa.Column("outcome", sa.Text),
     sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),

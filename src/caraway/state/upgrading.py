@@ -11,7 +11,7 @@ def upgrade(connection: sa.Connection, revision: str) -> None:
     """Bring the schema to a revision, in the transaction of a connection."""
     with as_file(files("caraway.state") / "migrations") as folder:
         config = Config()
-        # Alembic reads % as the start of an interpolation.
+        # Alembic reads % as the start of an interpolation, and %% as a % in the path.
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         config.set_main_option("path_separator", "os")
         config.attributes["connection"] = connection

@@ -41,7 +41,8 @@ class Group:
 ENGINES = Group(members="engine/", things="job/")
 # Archives divide the topics by hashing alone, so their topics have no owners in Postgres.
 ARCHIVES = Group(members="archive/", things="archived/")
-# Servers divide the sources by hashing, too; each source has a lease beside it, for moments of disagreement.
+# Servers divide the sources by hashing, too. Each source also has a lease, because two servers may for a moment
+# disagree about the division.
 READERS = Group(members="source-reader/", things="read/")
 # Servers divide the sinks by hashing as they divide the sources, with a lease for each sink.
 WRITERS = Group(members="sink-writer/", things="written/")

@@ -15,7 +15,8 @@ from caraway.state.ownership.assignment import chosen
 from caraway.state.ownership.leases import HeldLease
 from caraway.state.ownership.members import Group, Member, node_of
 
-# A server that was killed loses its things when its lease as a member, and those of its things, have expired.
+# The time for which the lease of a server as a member lasts. The things of a server that was killed go to others when
+# this lease and those of the things have expired.
 LASTING = timedelta(seconds=30)
 # The seconds between two renewals of the lease by which a server is a member.
 MEMBER_RENEWAL_S = 5.0
@@ -40,8 +41,8 @@ class Shares:
         """
         try:
             self._lease.keep(succeeds=True)
-            # A server that is too slow to renew its lease is a member all the same in its own eyes: without any other
-            # one, nobody would work on its things.
+            # This server counts itself as a member even if it was too slow to renew its lease. Otherwise nobody would
+            # work on its things if there is no other server.
             self._nodes = frozenset({self._member.node, *map(node_of, self._member.look().members)})
         except UnavailableError:
             if not self._nodes:
