@@ -5,7 +5,7 @@ from typing import Any
 
 from caraway.process.displays import Table, html
 
-# The most columns of a table. Those that come first tell most.
+# The most columns of a table in a notebook. The columns that come first tell most, so the others are left out.
 MAX_COLUMNS = 12
 
 
@@ -18,7 +18,7 @@ class Answer(dict[str, Any]):
         self._title = title
 
     def _repr_html_(self) -> str:
-        # Notebooks call the method of this name.
+        # Notebooks call the method of this name to show an object as HTML.
         tables = {name: value for name, value in self.items() if _is_table(value)}
         facts = [f"{name}: {_text(value)}" for name, value in self.items() if name not in tables and value is not None]
         return html(self._title, facts, [_table_of_rows(name, rows) for name, rows in tables.items()])

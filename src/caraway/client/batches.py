@@ -92,7 +92,7 @@ def _array(column: pa.Array) -> Array:
         return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     if pa.types.is_fixed_size_list(column.type) and _is_number(column.type.value_type):
         vectors = np.full((len(column), column.type.list_size), np.nan)
-        # Arrow leaves null lists out when it flattens.
+        # Flattening leaves out null lists, so only the rows that have a list are filled; the others stay NaN.
         vectors[column.is_valid().to_numpy(zero_copy_only=False)] = _array(column.flatten()).reshape(
             -1, column.type.list_size
         )

@@ -141,7 +141,7 @@ def plot_freshness(datasets: Sequence[str] = (), *, client: Client | None = None
         raise InvalidInputError("plot_freshness: no dataset was measured yet (server.heartbeat_seconds)")
     axes: Axes = pyplot.subplots(figsize=SIZE, layout="constrained")[1] if ax is None else ax
     for name in datasets or history:
-        # A minute that wasn't measured, since the server was away, is a gap.
+        # A minute without a measurement, as the server was away, becomes NaN, so the line has a gap there.
         ages = history[name].resample("1min").max()
         axes.plot(pd.DatetimeIndex(ages.index).tz_localize(None).to_numpy(), ages.to_numpy(), label=name)
     axes.set_yscale("log")

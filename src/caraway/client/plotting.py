@@ -70,7 +70,7 @@ def plot_features(
         OfflineQueryError: The query failed, or the features can't be computed as of any of the times.
         RemoteError: The server refused.
     """
-    # Both are imported before the query, which may take long.
+    # Both are imported before the query, which may take long, so that an error says at once if matplotlib is missing.
     pyplot = imported("matplotlib.pyplot", wanted_by=WHERE, install=INSTALL)
     dates = imported("matplotlib.dates", wanted_by=WHERE, install=INSTALL)
     history = feature_history(

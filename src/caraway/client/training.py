@@ -25,8 +25,8 @@ HISTORY, ERROR = "_history", "_error"
 # The states of a query that isn't over.
 UNDER_WAY = frozenset({"waiting", "running"})
 SUCCEEDED = "succeeded"
-# A training set more of whose rows see their own event is warned of. Rows at other times see one by chance, if events
-# are frequent and have times in whole minutes.
+# A training set warns if a greater share of its rows has an event at its own time. A lesser share may be chance, if
+# events are frequent and have times in whole minutes.
 MOST = 0.9
 # Seconds between two looks at a query's progress: the first pause, which grows, and the longest one.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
@@ -242,7 +242,8 @@ def wait_for(
                     lagging=(),
                 )
             sleep(pause)
-            # A query is known to be over after a seventh more of its time.
+            # The pause grows by 15%, so a client learns of a query's end at most about a seventh of the query's time
+            # later.
             pause = min(1.15 * pause, LONGEST_PAUSE_S)
     if status["status"] != SUCCEEDED:
         reason = status["error"] or "it was cancelled"
