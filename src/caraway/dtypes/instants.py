@@ -119,7 +119,7 @@ def iso_instants(texts: Sequence[str]) -> list[int] | None:
     except (ValueError, IndexError):
         return None
     if len(parsed) != len(texts):
-        # A text may be a number, or have slashes.
+        # Some text doesn't begin with a year, such as a number or a date with slashes.
         return None
     instants = [((at.replace(tzinfo=UTC) if at.tzinfo is None else at) - EPOCH) // US for at in parsed]
     return instants if not instants or (min(instants) >= MIN_US and max(instants) <= MAX_US) else None
