@@ -76,7 +76,7 @@ class Dataset(Node):
         return f"Dataset({self._name})"
 
     def _repr_html_(self) -> str:
-        # Notebooks call the method of this name.
+        # Notebooks call the method of this name to show an object as HTML.
         metadata = documented(get_metadata(self) or self._spec.metadata, self)
         return dataset_html(self._spec, metadata, vars(self).get(SOURCE_FIELD, []))
 
