@@ -102,7 +102,7 @@ class Feature:
         return self.fqn()
 
     def _repr_html_(self) -> str:
-        # Notebooks call the method of this name.
+        # Notebooks call the method of this name to show an object as HTML.
         facts = ["feature", "" if self._data_type is None else type_name(self._data_type)]
         about = self.metadata
         return html(self.fqn(), [*facts, about.owner, ", ".join(about.tags), about.description])

@@ -63,7 +63,7 @@ class Featureset:
         return f"Featureset({self._name})"
 
     def _repr_html_(self) -> str:
-        # Notebooks call the method of this name.
+        # Notebooks call the method of this name to show an object as HTML.
         metadata = documented(get_metadata(self) or get_metadata(self.original_cls), self)
         return featureset_html(self._name, self.features, self.extractors, metadata)
 
