@@ -25,7 +25,8 @@ BACKLOG = Reading(
         "queued.min.messages": 50_000,
         "queued.max.messages.kbytes": 16 * 1024,
         "fetch.message.max.bytes": 1024 * 1024,
-        # The broker gathers what comes for some milliseconds: a fetch for each new message would take its time.
+        # Without these settings the broker would answer a fetch for each new message. It answers once there are 256
+        # KiB, or after 25 ms, which takes less time of both sides for each record.
         "fetch.min.bytes": 256 * 1024,
         "fetch.wait.max.ms": 25,
     },

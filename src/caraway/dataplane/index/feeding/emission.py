@@ -145,10 +145,11 @@ class Emission:
         if self._closes:
             if progress.closed_low == progress.closed_high:
                 # No row of a time after `closed_low` has been emitted yet. `_close` compares all of these rows when it
-                # processes the advance of the max event time.
+                # processes the advance of the max event time, so they aren't compared here.
                 closed_us = min(closed_us, progress.closed_low)
-            # If the process is killed before `_close` has run, and the max event time changes again, the rows between
-            # these two times have to be compared once more.
+            # The progress has these two times until `_close` has run. If the process is killed before, and the max
+            # event time has changed again by the next start, `_close` compares the rows between them once more, since
+            # each may have been emitted or not.
             low, high = min(progress.closed_low, closed_us), max(progress.closed_high, closed_us)
             progress = msgspec.structs.replace(progress, closed_low=low, closed_high=high)
         entries = self._asset + DIRTY

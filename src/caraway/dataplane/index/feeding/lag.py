@@ -73,7 +73,8 @@ class IndexLags:
     def _lag(self, status: IndexStatus, records: int, now: float) -> IndexLag:
         applied = status.written + status.unchanged + status.refused
         seen = self._seen.get(status.asset)
-        # The count of applied records begins anew if a damaged index is replaced by an empty one.
+        # The count of applied records falls only if a damaged index is replaced by an empty one. Then what was seen of
+        # the old one doesn't count any more.
         messages = records / status.records_per_message
         if seen is None or applied < seen.applied:
             seen = self._seen[status.asset] = _Seen(now, messages, applied)

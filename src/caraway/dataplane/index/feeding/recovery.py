@@ -60,7 +60,8 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
         for messages in _batches(consumer, topic.name, ends):
             sent.add(messages)
         if plan.by_clock and sent.newest_us is not None:
-            # Rows of times after now were closed by event times, which the index reads again.
+            # The clock isn't set later than now. Rows of later times were closed by event times of records, which the
+            # index gets when it reads its own topic again.
             now_us = time.time_ns() // 1000
             advance_clock_time(store, plan.asset, min(now_us, sent.newest_us + lookback_us(plan)))
         batch = store.batch()

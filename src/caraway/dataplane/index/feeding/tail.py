@@ -39,7 +39,8 @@ POLL_S = 0.1
 # The seconds before another attempt if a topic doesn't exist yet, a broker doesn't answer, or the disk of the database
 # is full.
 RETRY_S = 0.5
-# The attempts to apply a record for which there is no memory. It isn't to blame, and there may be some again soon.
+# If there is no memory to apply a record, it is tried this many times, `RETRY_S` apart, before it is left out: the
+# record isn't to blame, and other work may give memory back soon.
 ATTEMPTS_WITHOUT_MEMORY = 20
 # The number of messages after which the average number of records in a message hardly depends on earlier ones.
 AVERAGED_MESSAGES = 200
@@ -147,7 +148,8 @@ class Tail:
         self._past_of = past_of
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        # An index that starts at earlier offsets than the reader's positions has missed records that were read already.
+        # The reader has one position for each topic, shared by all its indexes. An index that starts at earlier offsets
+        # than this position has missed records, so `_join` leaves it to `when_behind` or goes back.
         self._reader = TopicReader(bootstrap_servers, reading)
         self._lost = {} if lost is None else lost
         self._writer = IndexWriter(
@@ -357,7 +359,8 @@ class Tail:
                 self._waiting.append(subscription)
                 continue
             subscription.checked = True
-            # If the archive has what the topic doesn't, the records were removed and not lost.
+            # If the topic begins behind the index's offset, the records were removed on purpose, and the archive has
+            # them. Only records that nobody has any more are a loss, after which the index is built anew.
             if topic in checked.lost and not self._begins_behind(subscription):
                 self._note_lost(topic, [subscription], checked.lost[topic])
                 self._writer.forget(subscription.plan.asset)
@@ -430,8 +433,9 @@ class Tail:
             new = [m for m in messages if m[3] >= starts.get(m[2], 0)]
             if new:
                 self._apply(subscription, new)
-        # The lag was known when these messages were read. If they took long, more have come meanwhile, which the next
-        # read shows: a topic with a steady high rate would otherwise move to and fro.
+        # The lag dates from when these messages were read. If they were many, more may have come while they were
+        # applied, so the topic isn't handed over before the next read shows the lag. Otherwise a topic with a steady
+        # high rate would move to and fro.
         if sum(records_in(value) for _, value, _, _ in messages) <= CAUGHT_UP:
             self._hand_over(subscriptions)
 
@@ -464,9 +468,11 @@ class Tail:
             if part is parts[-1]:
                 self._emit(subscription, reached, self._send)
             elif not subscription.unsent:
-                # While another server may write the rows, they must not pile up in this database.
+                # The rows of this part wait in the database until those of the last part are sent. While `unsent`,
+                # another server may be writing the rows, so they would pile up here.
                 self._emit(subscription, reached, None)
-        # Readers of the progress must find the rows on their topic, so it counts when all parts have been sent.
+        # Others take `next` for the index's progress, and rely on its rows being on their topic. So it advances only
+        # after the rows of all parts have been sent.
         subscription.next = reached
 
     def _apply_part(self, subscription: Subscription, messages: list[Message]) -> bool:
@@ -578,7 +584,8 @@ class Tail:
         """Handle an error: connections recover by themselves, a topic without the offset is indexed anew."""
         if error.code() in LOST_OFFSET and topic in self._topics:
             if self._begins_behind(self._topics[topic][0]):
-                # The records that the index needs were removed from the topic after they had been archived.
+                # The records that the index needs were removed from the topic after they had been archived. So nothing
+                # is lost: the index joins again, and gets them from the archive.
                 subscriptions = self._topics[topic]
                 self._leave(topic)
                 self._waiting += subscriptions

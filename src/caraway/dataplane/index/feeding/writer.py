@@ -198,7 +198,8 @@ class IndexWriter:
                     LeftOut(position_id(offset, partition), f"it is an erasure that can't be read: {error}")
                 )
                 continue
-            # The index finds entries by their keys only. If a key was erased by another column, it is built anew.
+            # An index finds entries by their keys only, so it can't remove those of a key that was erased by another
+            # column. Then the whole index is built anew instead.
             by_key = {key.name for key in plan.schema.keys} >= set(erasure.columns)
             if by_key and plan.emits is None:
                 note_erasure(plan.asset, erasure, batch)

@@ -31,7 +31,8 @@ class ColumnReader:
         self._codec = RecordCodec(schema)
         self._columns = len(schema.keys)
         self._feed = feed
-        # By the value of the key column, or by a tuple of several values.
+        # The encoded Kafka keys: by the key's value if the dataset has one key column, or else by the tuple of its
+        # values.
         self._known: dict[Hashable, bytes] = {}
 
     def read(self, messages: Sequence[Message]) -> Puts | None:
@@ -73,12 +74,13 @@ class ColumnReader:
         if len(known) > KEPT_KEYS:
             known.clear()
         values: list[Any] = [row[0] for row in rows] if count == 1 else [tuple(row[:count]) for row in rows]
-        # Equal values of other types, such as 1 and True, are in no column together.
+        # Python takes 1, 1.0 and True for equal, but values of several types are never in one column, so none finds the
+        # key of another.
         find: Callable[[Any], bytes | None] = known.get
         try:
             found = list(map(find, values))
         except TypeError:
-            # A list or map can't be looked up.
+            # Lists and maps aren't hashable, so they can't be looked up, and each key is encoded.
             return [encode(row[:count]) or b"" for row in rows]
         for position, key in enumerate(found):
             if key is None:

@@ -69,8 +69,8 @@ class LocatedEntry(msgspec.Struct, frozen=True, gc=False):
     life: tuple[int, int | None] | None = None
 
 
-# An identity's entry, None if it has none, and the time to which it advances the max event time, None if to none: that
-# of an aggregate input or of its end, also if the key is erased.
+# The entry of an identity (None if it has none), and the time to which the identity advances the max event time (None
+# if it doesn't). The time is that of an aggregate input or of its end, and counts even if the key is erased.
 Located = tuple[LocatedEntry | None, int | None]
 NOWHERE: Located = (None, None)
 

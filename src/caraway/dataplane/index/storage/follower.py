@@ -29,7 +29,8 @@ CACHE_BYTES = 48 << 20
 # writer is just flushing to a table; the next attempt finds them if the table is finished by then. Otherwise the
 # database is opened anew, which reads all logs that aren't in tables.
 ATTEMPTS = 5
-# The most openings for this reason: a log may be removed between the moments at which RocksDB lists tables and logs.
+# The most openings of one catch-up. An opening may miss the last write too, if a log is removed between the moments at
+# which RocksDB lists the tables and the logs.
 OPENINGS = 3
 # The seconds before another attempt to open a database that couldn't be opened. Meanwhile reads see the database that
 # was opened before.
@@ -109,7 +110,7 @@ class IndexFollower:
             if self._db is None or generation != self._generation:
                 if self._clock() >= self._retry_at:
                     self._open(generation)
-                # An opening may miss the writer's last records, as a catch-up may.
+                # An opening may miss the writer's last records, as a catch-up may. Then this goes on with a catch-up.
                 if self._db is None or self._generation != generation or self._reached >= wanted:
                     return
             try:

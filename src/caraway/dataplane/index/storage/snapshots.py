@@ -223,7 +223,8 @@ class SnapshotKeeper(Recurring):
         """Prepare to take `snapshots` of `store`."""
         self._snapshots = snapshots
         self._store = store
-        # The reason for which a snapshot that replaces all older ones was asked for, and that for which one was taken.
+        # The reasons that `renew` was given: the last one for which a snapshot that replaces all older ones was asked
+        # for, and the last one for which such a snapshot was taken.
         self._asked: Hashable = None
         self._renewed: Hashable = None
         # True as long as the object store may have files of replaced snapshots, which stay there for a while.
@@ -249,5 +250,6 @@ class SnapshotKeeper(Recurring):
             self._snapshots.take(self._store, only=True)
             self._renewed, self._is_untidy = asked, True
         elif self._snapshots.take(self._store) is None and self._is_untidy:
-            # Nothing was written since the last snapshot, which would have removed the files.
+            # Nothing was written since the last snapshot, so none was taken. `take` removes the files only after a new
+            # snapshot, so they are removed here.
             self._is_untidy = not self._snapshots.tidy()

@@ -159,7 +159,7 @@ class IndexStore:
         try:
             return self.db.property_int_value("rocksdb.total-sst-files-size") or 0
         except DbClosedError:
-            # The database is being built anew.
+            # The old database is closed while a new one is built.
             return 0
 
     def tables(self) -> frozenset[str]:

@@ -86,7 +86,8 @@ class AggregateInputFeed:
         else:
             known, moved = locations.known(delivered), delivered
             written = 0
-            # The max event time of an index with revisions is computed from movements.
+            # The max event time of an index with revisions is computed from movements, and only `settle` makes these.
+            # So without it, new inputs take the faster way.
             if self._max_event_time is None:
                 added, moved = locations.divide(delivered, known)
                 locations.locate(added, batch)
@@ -123,8 +124,8 @@ class AggregateInputFeed:
     def _put(self, puts: Puts, batch: WriteBatch, *, known: bool = True) -> int:
         """Add aggregate inputs. Those that the index has already are left out; it has none of them if not `known`."""
         times, orders, data, values = puts.times, puts.orders, puts.data, puts.values
-        # The positions of the inputs of each key, by what follows the key in the raw entry. So an input that is there
-        # twice counts once.
+        # By key, the position of each input in `puts`. Inputs of a key are told apart by what follows the key in the
+        # raw entry, so one that comes twice in a batch counts once.
         suffixes = [pack_u64(time_us + SIGN) + order for time_us, order in zip(times, orders, strict=True)]
         keys: dict[bytes, dict[bytes, int]] = {key: {} for key in puts.keys}
         for position, (key, suffix) in enumerate(zip(puts.keys, suffixes, strict=True)):

@@ -128,7 +128,7 @@ class KeyEntries:
             values.append(iterator.value())
             iterator.next()
         check_end(iterator)
-        # All raw entries are puts.
+        # The raw entries of an index are all puts, so the decoder that knows only puts does.
         records = self._shape.codec.decode_puts(values)
         times = [record.time for record in records]
         rank = len(entries) + TIME_BYTES
