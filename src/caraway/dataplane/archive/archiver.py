@@ -85,7 +85,8 @@ class Archiver:
         self._stopping = threading.Event()
         self._looked_at = float("-inf")
         self._topics: Mapping[str, TopicPlan] = {}
-        # The last failure of each kind, by what is logged of it.
+        # The reason of the last failure that was logged, by the text of the log's event, so that one reason is logged
+        # once.
         self._failures: dict[str, str] = {}
 
     def stop(self) -> None:
@@ -121,7 +122,8 @@ class Archiver:
         """Read which topics are this process's, and what is erased; without Postgres, go on as before."""
         try:
             topics = self._share()
-            # In this order, all keys of which served features may have rows are hidden before their rows are removed.
+            # The served features are first: `_erasures` then knows every erasure that `_served` knows, so keys are
+            # hidden in new rows before `_served` removes the old ones.
             self._served.refresh()
             self._erasures.refresh()
             if time.monotonic() >= self._cleared_at + CLEAR_SECONDS:

@@ -35,8 +35,8 @@ class TableErasures:
         if found:
             undone = set(self._log.undone(ARCHIVE))
             for record in found:
-                # The table loses the rows of an erasure downstream in an order with its topic
-                # (`caraway.dataplane.archive.downstream`).
+                # Erasures downstream aren't done here: `caraway.dataplane.archive.downstream` removes their rows from
+                # the table and from the topic, in this order.
                 if record.id in undone and not record.key.downstream:
                     self._pending.setdefault(record.key.topic, set()).add(record.id)
 

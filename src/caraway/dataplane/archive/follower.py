@@ -106,7 +106,7 @@ class _Followed:
     pieces: list[pa.Table] = field(default_factory=list)
     # The time of the oldest message that isn't in the table yet.
     since: float | None = None
-    # True if rows are among these messages, which otherwise are markers and the like.
+    # True if any message that waits for the next write has a row; the others are markers, arrivals and erasures.
     rows: bool = False
     appended: int = 0
     vacuumed_at: float = 0.0
@@ -120,7 +120,7 @@ class _Followed:
         self.messages += messages
         self.records += sum([records_in(value) for _, value, _, _ in messages])
         self.message_bytes += sum([len(value or b"") + len(key or b"") for key, value, _, _ in messages])
-        # The messages of a partition are in order, so the last one stays.
+        # The messages of a partition come in order, so the offset behind its last message stays in the dict.
         self.positions |= {partition: offset + 1 for _, _, partition, offset in messages}
         if self.records >= PIECE_RECORDS or self.message_bytes >= PIECE_BYTES:
             self.encode(hides)
@@ -219,8 +219,9 @@ class Follower:
                 self._begin_again(name, str(error))
                 continue
             followed.epochs |= self._reader.epochs(name)
-            # Heartbeats write markers every few seconds, so a topic whose rows are all in its table would seem to be
-            # behind for ever if these waited for the next write, too.
+            # Messages without rows are reported as archived at once. Heartbeats write a marker every few seconds, so if
+            # markers waited for the next write, a topic whose rows are all in its table would seem to be behind for
+            # ever.
             if not followed.rows and followed.size is not None:
                 self._report(_report_of(followed, followed.size))
         for name, followed in list(self._followed.items()):
@@ -361,9 +362,11 @@ class Follower:
         LOG.error(told)
         removed = table.go_back(columns.partition, columns.offset, place.lost)
         self._note_loss(place, table.url, told)
-        # The epochs of the earlier positions count for these, too, which are where they ended.
+        # The epochs of the earlier positions hold for the new ones too: each new position is the offset at which that
+        # epoch has ended.
         table.append(columns.arrow.empty_table(), place.offsets, followed.epochs)
-        # A watch may have read the earlier position meanwhile.
+        # A watch of served features may have read the table's earlier position since the first call, so its position is
+        # set back once more.
         self._note_loss(place, table.url, told)
         followed.positions = dict(place.offsets)
         LOG.info("removed rows of lost records from a table", topic=place.topic, rows=removed)

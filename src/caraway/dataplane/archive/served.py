@@ -35,7 +35,7 @@ from caraway.state.erasures import ErasureLog
 
 LOG = structlog.get_logger(__name__)
 
-# A record without rows, for the begin of a file of the topic.
+# A record without rows. It is written to begin a new file of the topic, so that the older files can be removed.
 NO_ROWS = orjson.dumps(
     {
         "format": RECORD_FORMAT,

@@ -137,7 +137,8 @@ class Encoder:
         names = [column.name for column in columns.schema.columns]
         self._key_positions = [names.index(key.name) for key in columns.schema.keys]
         self._puts_only = True
-        # The records of a call of `table` that can't be read.
+        # The records that can't be read, collected during one call of `table`, which tells `leave_out` of them at its
+        # end.
         self._left_out: list[LeftOut] = []
 
     def table(self, messages: Sequence[Message], hides: HidesRecord | None = None) -> pa.Table:
@@ -172,9 +173,10 @@ class Encoder:
             try:
                 decoded.append(decode(message[1] or b""))
             except InvalidInputError:
-                # This is a record that isn't a put, or something unreadable.
+                # The message has a record that isn't a put, such as a retraction, or bytes that can't be read.
                 decoded.append(records := list(self._one_by_one(message)))
-                # A topic that has one retraction has many, and each would be decoded twice.
+                # A topic that has one retraction usually has many. So from now on records are decoded one by one at
+                # once, since an attempt to decode puts would be in vain.
                 self._puts_only = not records
         return decoded
 

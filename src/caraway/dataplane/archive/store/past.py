@@ -32,7 +32,7 @@ class ArchivedPast:
         """Return the next messages; see `caraway.dataplane.topics.reader.Past.read`."""
         spans = {} if self._messages is None else self._messages.next_spans(positions, records)
         if not spans:
-            # The archive may have gone on since the table was opened.
+            # The archive may have got further since the table was opened, so the table is opened again.
             path = table_path(self._topic, topic_id(self._bootstrap_servers, self._topic))
             self._messages = ArchivedMessages.opened(self._objects_url, path, self._schema, list(positions))
             spans = {} if self._messages is None else self._messages.next_spans(positions, records)
@@ -40,8 +40,8 @@ class ArchivedPast:
             return [], positions
         messages = self._messages.read(spans)
         last = {partition: offset for _, _, partition, offset in messages}
-        # Messages without rows aren't archived. One of them stands for those at the end, so that the reader's offset
-        # moves behind them, too.
+        # Messages without rows aren't archived, and a span may end with some. A marker takes the place of the last one,
+        # so that the reader's offset moves behind them, too.
         ends = [(MARKER_KEY, b"", p, end - 1) for p, (_, end) in spans.items() if last.get(p) != end - 1]
         return [*messages, *ends], {**positions, **{p: end for p, (_, end) in spans.items()}}
 

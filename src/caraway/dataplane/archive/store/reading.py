@@ -192,7 +192,7 @@ class ArchivedTopics:
 
     def _per_message(self, topic: TopicPlan, records: int, messages: int) -> float:
         """Return how many records a message has on average, given those that are archived; the last ones tell else."""
-        # Versions are never in blocks.
+        # Versions are never in blocks, so each message has one record, and the topic needn't be asked.
         if messages or topic.kind is TopicKind.VERSIONS:
             return max(records / max(messages, 1), 1.0)
         return records_per_message(self._bootstrap_servers, [topic.name])[topic.name]
@@ -252,7 +252,8 @@ def _messages(bootstrap_servers: str, topic: str, spans: Mapping[int, tuple[int,
                 heard = time.monotonic()
                 error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
                 if error is not None:
-                    # Behind the last message there may be offsets without one, so the end of the log counts as well.
+                    # The last offsets of a partition may have no message, so the partition is also read to its end if
+                    # the broker says so.
                     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
                         open_.pop(partition, None)
                         continue
