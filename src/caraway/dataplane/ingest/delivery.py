@@ -106,7 +106,8 @@ class Deliverer:
             stages.setdefault(error.row, error.stage)
         duplicates = 0
         if (marks := self._marks) is not None and marks.written:
-            # This is only so after a crash, or in a request that is sent again.
+            # The topic has rows of this payload already. That is only so after a crash, or in a request that is sent
+            # again.
             of, dataset = marks.of, target.dataset
             rows = {row for row, _, _, _ in encoded.records if row not in stages}
             fresh = {row for row, change, _, _ in encoded.records if of(dataset, row, change) is not None}
@@ -180,7 +181,9 @@ class Deliverer:
                 "time": now_us,
             }
             content = orjson.dumps(letter, default=_shown, option=orjson.OPT_NON_STR_KEYS)
-            # A mark stands for one row, also if it is sent again. Two equal rows of one payload have two dead letters.
+            # The key of the dead letter, which replaces an earlier one with the same key. A mark names one row, so a
+            # row that is sent again still has one letter. Without marks the row's number counts too, so that two equal
+            # rows of one payload have two letters.
             unique = content + row.to_bytes(8) if mark is None else f"{target.topic}/{mark}".encode()
             items.append((blake2b(unique, digest_size=KEY_BYTES).digest(), content, headers))
         return items

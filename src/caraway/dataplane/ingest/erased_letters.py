@@ -125,7 +125,7 @@ class LetterErasure:
             for letter in letters:
                 producer.produce(DEAD_LETTERS, None, letter.key, partition=letter.partition, on_delivery=delivered)
                 producer.poll(0)
-            # Kafka compacts all files of the topic but the newest one.
+            # Kafka compacts all files of a partition but the newest one, so a new file is begun behind these records.
             begin_segments(self._bootstrap_servers, DEAD_LETTERS, write)
         except (BufferError, KafkaException) as error:
             raise UnavailableError(f"Kafka doesn't take records on {DEAD_LETTERS}: {error}") from error

@@ -14,7 +14,8 @@ from caraway.errors import InvalidInputError, shortened
 
 MAX_LISTED_ERRORS = 20
 MAX_LISTED_FIELDS = 20
-# The number of rows that a thread, or a process of its own, casts and encodes at a time. A thread's call costs 0.1 ms.
+# The number of rows that a thread, or a process of its own, casts and encodes at a time. It is larger than that of the
+# event loop, since no other request waits for it, and each call of a thread costs 0.1 ms.
 THREAD_SLICE = 5 * SLICE
 # The most rows that one request may have in progress for a dataset. At this number the request waits for them, so that
 # a large request whose rows are all refused doesn't fill the writer's queue with dead letters.

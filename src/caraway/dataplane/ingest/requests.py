@@ -26,8 +26,8 @@ KEPT_MS = 24 * 60 * 60 * 1000
 # An account has one request at a time for which topics are read, and `MOST_WAITING` others may wait for that one.
 READERS = 2
 MOST_WAITING = 16
-# A key is marked with its account, so that another account's same key is another one. Six bytes tell accounts, which
-# only an administrator makes, from each other, and each record of a request with a key has them.
+# A key is marked with its account, so the same key of another account is another one. A hash of six bytes is enough to
+# tell accounts apart, since only an administrator makes them, and short, since each record of the request has it.
 ACCOUNT_BYTES = 6
 # The most answers to requests with a key that a server remembers; the oldest are forgotten first. Each takes a few
 # hundred bytes, so all take a few megabytes.

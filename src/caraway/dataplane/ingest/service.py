@@ -125,7 +125,8 @@ class IngestService:
     async def _counted(
         self, endpoint: Endpoint, request: RequestKey | None, take: Callable[[Marks | None], Awaitable[IngestReport]]
     ) -> IngestReport:
-        # The answer to a request that was accepted before is found by its key, before this check.
+        # Only new requests are checked: a request that was accepted before gets its answer by its key before it comes
+        # here.
         if self._backpressure is not None:
             self._backpressure.check(target.topic for target in endpoint.targets)
         written: Written = frozenset()

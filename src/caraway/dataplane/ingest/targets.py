@@ -78,7 +78,8 @@ class Target:
         self._erasable = tuple(column for column in schema.columns if column.name in erasable)
         self.plan = plan
         self._casts = {column.name: ColumnCast(column.dtype, ROWS) for column in plan.fields}
-        # Cells of a text file are texts. Only the fields that keep them as they are can tell an empty cell from none.
+        # A cell of a CSV file is always a text. Only fields that keep it as it is can have an empty text; in all others
+        # an empty cell is null.
         self._empty_is_null = frozenset(
             column.name for column in plan.fields if self.format == "csv" and not keeps_empty_text(column.dtype)
         )
@@ -91,7 +92,8 @@ class Target:
         checks = repr((schema.columns, strict_part(plan.dataset.expectations))).lower()
         self.has_patterns = "regex" in checks or "json_schema" in checks
         """True if texts are matched with patterns, for which a long text may take a second."""
-        # The fields that are a column or a constant under another name, if nothing is computed and all are admitted.
+        # How fields are made if preproc only copies columns and constants, and no row is filtered out; None otherwise.
+        # It saves the general conversion of each row.
         self._copied = None if self.is_plain else _copied_fields(plan)
         self._has_envelopes = plan.source.cdc.has_envelopes
         self.newest_us: int | None = None
@@ -350,7 +352,8 @@ def _spelled(error: RecordError) -> str:
 def _copied_fields(plan: IngestPlan) -> Mapping[str, Ref | Constant] | None:
     """Return how preproc makes fields, if it only copies columns and constants and every insert is admitted."""
     source = plan.source
-    # In text files, an empty cell means something else in each type, and a constant time isn't cast.
+    # `_encode_copied` casts all cells alike. That would be wrong for CSV files, in which the meaning of an empty cell
+    # depends on the type of the field, and for a constant time, which isn't to be cast.
     if not admits_all(source) or source.connector.format_name == "csv":
         return None
     copied: dict[str, Ref | Constant] = {}
