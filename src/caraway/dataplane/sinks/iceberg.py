@@ -90,7 +90,8 @@ class IcebergWriter:
             return
         with translated_errors(self._where):
             self._refresh()
-            # Another writer has written meanwhile. Its position says what the next batch is.
+            # Another server has written to the table since this writer was opened. After the error the sink is opened
+            # again, and goes on behind the position that the table has now.
             if (there := self._written()) != self._positions:
                 raise UnavailableError(f"{self._where} was written by another server, up to {dict(there)}")
             is_new = not self._positions

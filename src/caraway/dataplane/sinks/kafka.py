@@ -124,7 +124,7 @@ class KafkaWriter:
             if number in suspects:
                 self._flush()
             if failed and transactional:
-                # The transaction takes nothing more.
+                # Kafka aborts a transaction of which one message has failed, so further ones would be in vain.
                 break
             if number not in refused:
                 self._produce(number, change, refused, failed)
@@ -150,7 +150,8 @@ class KafkaWriter:
             self._writing.refuse([Refusal(batch.changes[number], reason) for number, reason in refused.items()])
         if transactional:
             position = orjson.dumps({str(partition): offset for partition, offset in batch.reached.items()}).decode()
-            # The offset itself only counts the messages, for people who look at the group.
+            # The position is the metadata. The offset beside it only counts the messages, for people who look at the
+            # group.
             offset = TopicPartition(self._topic, 0, sum(batch.reached.values()), position)
             producer.send_offsets_to_transaction([offset], self._consumer.consumer_group_metadata(), ANSWER_S)
             producer.commit_transaction(ANSWER_S)
@@ -211,8 +212,9 @@ class KafkaWriter:
             if error.args[0].code() not in FORBIDDEN:
                 producer.poll(0)
                 raise
-            # Without transactions, a request that the broker refuses can't be undone. So each has one change, and the
-            # broker refuses no others with it, which would come behind later changes of their keys.
+            # Without transactions each request has only one change. If a broker refused one of several in a request, it
+            # would refuse the others with it, and these, when sent again, would come behind later changes of their
+            # keys.
             single = config | {"batch.num.messages": 1}
             return Producer(single, logger=kafka_logger()), False
         return producer, True

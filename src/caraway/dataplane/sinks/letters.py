@@ -72,7 +72,7 @@ class SinkLetters:
                 "time": time.time_ns() // 1000,
             }
             if len(text) <= MAX_PAYLOAD and len(again := encoded(change)) <= MAX_CHANGE:
-                # By this it can be sent again.
+                # The change as it was made, by which it can be sent again.
                 letter["change"] = again
             position = f"sink {self._name}/{change.partition}/{change.offset}"
             items.append((blake2b(position.encode(), digest_size=KEY_BYTES).digest(), orjson.dumps(letter), None))

@@ -75,7 +75,8 @@ class SnowflakeWriter:
     """Writes the rows of a dataset to a table: those of a keyed one by key, those of others by a hash column."""
 
     guarantee = EXACTLY_ONCE
-    # The position lives as long as the rows do, so it alone counts.
+    # The position is in Snowflake beside the rows, and is lost only with them. So it alone counts, and not the one in
+    # Postgres.
     remembers = True
 
     def __init__(self, writing: Writing) -> None:
@@ -144,7 +145,8 @@ class SnowflakeWriter:
                     f"{self._where} is a table already, which no sink of {dataset} has made; rename one of them, or "
                     "drop the table"
                 )
-            # The position is there before the table, so a table without one is somebody else's.
+            # A sink makes the table with the position before its own one. So a table without a position beside it is
+            # somebody else's.
             self._do(
                 f'CREATE TABLE IF NOT EXISTS {self._position} ("SINK" VARCHAR, "OFFSETS" VARCHAR, "TURN" NUMBER(38, 0))'
             )
@@ -189,7 +191,8 @@ class SnowflakeWriter:
 
     def _read_position(self) -> tuple[str, dict[str, int]]:
         """Return the sink that has written the table, and its position."""
-        # If two servers have put a row at the same time, all of them are changed from then on.
+        # There may be two rows, if two servers have inserted one each at the same time. Each later change is one of all
+        # rows, so they are equal, and any of them has the position.
         found = self._do(f'SELECT "SINK", "OFFSETS" FROM {self._position} ORDER BY "TURN" DESC LIMIT 1')  # noqa: S608 (names are quoted)
         owner, offsets = found[0] if found else ("", "{}")
         return owner, orjson.loads(offsets)
@@ -353,7 +356,8 @@ def _column(name: str, dtype: DataType) -> _Column:
         case DateType():
             return of("DATE", lambda days: date.fromordinal(EPOCH.toordinal() + days))
         case DecimalType(scale=scale):
-            # The connector's parameters have no exact numbers with fractions.
+            # The connector can't send exact numbers with fractions as parameters. So decimals are sent as texts, which
+            # Snowflake casts.
             kind = f"NUMBER(38, {scale})"
             return _Column(quote(name.upper()), kind, "VARCHAR", f"CAST({{}} AS {kind})", str)
         case _:

@@ -173,7 +173,8 @@ class SinkWorker:
         try:
             return self._step()
         except RetryLaterError:
-            # The batch is kept, with what of it is sent.
+            # Nothing is closed here, unlike after other errors: the next call goes on with this batch, and `batch.sent`
+            # says how far it got.
             raise
         except Exception:
             self._close()
@@ -207,7 +208,7 @@ class SinkWorker:
         """Connect to the sink, and go on where the last owner was."""
         found = self._positions.load(self._name)
         position = found or SinkPosition(branch=self._plan.branch)
-        # All of them are closed if the rest fails.
+        # What was opened before an error is closed; if there is none, `pop_all` leaves everything open.
         with ExitStack() as stack:
             feed = stack.enter_context(closing(self._feed_of()))
             state = stack.enter_context(closing(self._state_of()))
@@ -235,7 +236,8 @@ class SinkWorker:
         written = {p: max(ours.get(p, 0), there.get(p, 0)) for p in partitions}
         until = position.until
         if any(written[p] >= end > position.written.get(p, 0) for p, end in until.items()):
-            # The batch was written, and only its acknowledgement is missing.
+            # The system's own position shows that the interrupted batch was written, so only the note of it in Postgres
+            # is missing.
             until = {}
         self._replayed = max(ours.get(REPLAYED, 0), there.get(REPLAYED, 0))
         written = self._with_replayed(written)
@@ -244,7 +246,8 @@ class SinkWorker:
         intact = feed.continuation(Reached({p: written[p] for p in partitions}, position.epochs))
         self._position = SinkPosition(branch=position.branch, written=written, until=until, epochs=position.epochs)
         if intact.lost:
-            # The system has no change of the records that are in the places of the lost ones.
+            # Other records have taken the places of the lost ones, and the system hasn't got their changes. So the sink
+            # goes back to where the loss begins.
             written |= intact.offsets
             self._note_loss(intact.told(f"the sink {self._plan.target}", GOES_BACK))
             self._position = replace(self._position, written=written, until={})
@@ -338,11 +341,12 @@ class SinkWorker:
             writer.write(batch)
             self.written_at = time.time()
             metrics.observe_write(system, dataset, self._clock() - begun)
-        # Those that earlier calls of `write` for this batch had refused are among them.
+        # `_refused_now` also has the changes that earlier calls of `write` have refused for this batch.
         refused = len(self._refused_now)
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))
         self._note_again()
-        # The state may not have all records of the other partitions before the position yet.
+        # Only the partitions of this batch's messages are committed: the state may still lack records of the others
+        # that come before the position.
         opened.state.commit(self._taken, opened.feed.epochs())
         self._end_round(opened.feed)
         metrics.count(system, dataset, written=len(batch.changes) - refused, refused=refused)
@@ -361,7 +365,8 @@ class SinkWorker:
             return None
         known, written = opened.state.positions(), self._position.written
         if any(known.get(partition, 0) < offset for partition, offset in written.items() if partition != REPLAYED):
-            # It isn't known yet which changes are the newest ones.
+            # The state hasn't read all records before the position yet, so it can't tell which changes are still the
+            # newest of their rows.
             return None
         self._look_at = self._clock() + REPLAYS_S
         again = self._again = list(self._asked.after(self._replayed))
@@ -402,7 +407,8 @@ class SinkWorker:
         if every_us is not None and not self._ahead and self._is_round_read(feed):
             self._round_ends = None
             self._due_at = self._clock() + every_us / 1e6
-            # The time of the last round is that of the position.
+            # The age of the stored position tells the next owner when the last round ended (`_begin`), so the position
+            # is saved even though it is the same.
             self._save(SinkPosition(branch=self._position.branch, written=self._position.written))
 
     def _save(self, position: SinkPosition) -> None:
@@ -418,7 +424,8 @@ class SinkWorker:
         # A position that hasn't moved keeps its epoch. Messages from the archive have none.
         found = {p: epoch for p, epoch in before.epochs.items() if written.get(p) == before.written.get(p)}
         if opened is not None:
-            # While the state is made again, the feed is before the position, perhaps in an earlier epoch.
+            # While the state is made again, the feed reads records before the position, perhaps of an earlier epoch. So
+            # its epochs count only once it has reached the position.
             read = opened.feed.positions()
             found |= {p: e for p, e in opened.feed.epochs().items() if read.get(p, 0) >= written.get(p, 0)}
         return found

@@ -123,11 +123,13 @@ class PostgresWriter:
             self._do(table.create_positions_statement())
         with connection.transaction():
             self._do(table.insert_position(), table.name, self._writing.name)
-            # Two servers that open the table at once create it one after the other.
+            # This locks the row with the position. If two servers open the table at once, the second one waits here,
+            # and then finds the table that the first one has created.
             self._locked()
             if not _exists(connection, table.title):
                 self._create()
-                # The position was that of a table which somebody has removed.
+                # The table is a new one, so a position that is stored is that of a table which somebody has removed.
+                # Without a position, all rows are written.
                 self._save("{}")
             elif _description(connection, table.title) != table.description:
                 raise UnavailableError(
@@ -168,7 +170,8 @@ class PostgresWriter:
     def _put(self, rows: Sequence[Sequence[TableRow]], refusals: list[Refusal]) -> None:
         """Write the rows of each change; the changes that Postgres refuses are found by halving."""
         try:
-            # A savepoint.
+            # This is a savepoint inside the transaction of the batch: if Postgres refuses a value, only these rows are
+            # undone.
             with self._connection.transaction():
                 self._merge(list(chain.from_iterable(rows)))
         except REFUSED as error:

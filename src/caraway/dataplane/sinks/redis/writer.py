@@ -36,7 +36,8 @@ except ImportError as error:
 CONNECT_S, ANSWER_S = 10, 30
 # The keys that Redis looks at for one answer when the keys of a prefix are asked for.
 LOOKED_AT = 10_000
-# The seconds for which a commit looks for keys of somebody else, of which large databases need more.
+# The most seconds for which a commit looks for keys with the sink's prefix that somebody else has made. A large
+# database may have more keys than are seen in this time; the writer looks through all of them when it opens.
 CHECK_S = 5.0
 # The bytes of the longest text that Redis takes, if it doesn't tell (`proto-max-bulk-len`).
 LONGEST = 512 * 1024 * 1024
@@ -145,7 +146,8 @@ class RedisWriter:
 
     def _remove_earlier(self) -> None:
         """Remove the rows that an earlier sink has left, or one whose position is lost."""
-        # From now on no other writer can take the position for its own, also none that was paused at this place.
+        # The claim is a new random value. No other writer knows it, so the transactions of all others fail from now on,
+        # also those of one that was paused at this very place.
         self._replace({**self._fields({}), CLAIM: uuid4().hex.encode()}, lambda _: None)
         for keys in _keys(self._client, self._rows):
             self._keep()
