@@ -153,7 +153,7 @@ class ObjectFolder:
     def _sync_names(self, name: str) -> None:
         """Return when an object's name is on the disk, and those of the folders above it, which may be new."""
         for folder in Path(self._path(name)).parents[: len(PurePath(name).parts) + 1]:
-            # A folder that this user may enter, but not read, was there before.
+            # A folder that this user may enter, but not read, was there before, so its name is on the disk already.
             with suppress(PermissionError):
                 sync(folder)
 

@@ -89,7 +89,8 @@ class GuardedFiles(PyArrowFileIO):
         if scheme == "file":
             check_local(path, json.loads(str(self.properties.get(FOLDERS, "[]"))), location)
             return
-        # Without credentials of the definition or the catalog, the library takes the server's own identity.
+        # Without credentials of the definition or the catalog, the library takes the server's own identity, which may
+        # be used only below the addresses of this property.
         own = self.properties.get(OWN_RIGHTS)
         if own is not None and not any(self.properties.get(name) for name in CREDENTIALS[scheme]):
             address = _own_address(location)
@@ -213,7 +214,7 @@ def open_catalog(
     properties |= {name: resolve(secret) for name, secret in secrets.items() if secret is not None}
     if endpoint is not None:
         address = endpoint if "://" in endpoint else f"https://{endpoint}"
-        # A store of one's own has no regions.
+        # A store of one's own has no regions, so any name of one will do.
         properties |= {"s3.endpoint": address, "s3.region": "us-east-1"}
     is_rest = uri.startswith(("http://", "https://"))
     if not is_rest:
