@@ -66,7 +66,7 @@ def connect(
         role=system.role,
         application="caraway",
         paramstyle="qmark",
-        # Exact numbers stay exact.
+        # NUMBER columns come as decimals, not as floats, which would round long numbers.
         arrow_number_to_decimal=True,
         login_timeout=LOGIN_S,
         network_timeout=REQUESTS_S,
