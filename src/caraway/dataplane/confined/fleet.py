@@ -73,7 +73,8 @@ class Leased(Generic[P, W]):
         self.plan, self.worker = plan, worker
         self._secrets, self._hold = secrets, hold
         self._owned = False
-        # Each call works once, so that an error is over in `failure` as soon as the next call has succeeded.
+        # `failure` of the thread is the error of its last call. So a call makes one step only: after a success the
+        # error is gone.
         self.work = Recurring(
             title, self._step, self._pause_s, retry_s=retry_s, at_once=True, finish=finish, interrupt=end_of
         )
@@ -128,7 +129,7 @@ class Fleet(Generic[P, W]):
         self._follower.stop(STOP_S)
         self.set_plans({})
         with suppress(UnavailableError):
-            # If it isn't known which things are this server's, it hasn't begun to work on any.
+            # This raises only if the members were never known. Then no worker was started, so none has to be stopped.
             self._follow()
         with suppress(UnavailableError):
             self._shares.leave()

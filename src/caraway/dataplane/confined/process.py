@@ -27,8 +27,9 @@ LOG = structlog.get_logger(__name__)
 TARGET = "caraway.dataplane.confined.host:serve"
 # The most bytes of a message of a process. Batches are read up to some 4 MiB, which take a few times as much as values.
 LARGEST = 64 << 20
-# The most seconds of a call without a question of the process, and with as many as it has. A query of a large table, or
-# the first list of many files, may take many minutes; so may a load that sends on rows and asks whether it still may.
+# The most seconds of a call in which the process asks the server nothing, and of a call with however many questions. A
+# query of a large table, or the first list of many files, may take many minutes; so may a load that sends on rows and
+# asks whether it still may.
 SILENT_S, CALL_S = 1_800.0, 12 * 3_600.0
 # The seconds in which a process has to end its connections before it is killed.
 CLOSE_S = 5.0
@@ -197,7 +198,8 @@ def _answered(answer: Answer, arguments: list[object]) -> tuple[object, str, str
     except CarawayError as error:
         return None, type(error).__name__, str(error)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        # The arguments are those of a process that isn't trusted.
+        # The arguments come from a process that isn't trusted, so wrong ones are an answer to it, and no error of the
+        # server.
         return None, "UnavailableError", str(error)
 
 

@@ -139,7 +139,7 @@ def _folders(connector: Connector, local_folders: Sequence[str]) -> list[str]:
             allowed = any(folder.is_relative_to(Path(each).resolve()) for each in local_folders)
             return [str(folder)] if allowed else []
         case IcebergConnector():
-            # The catalog tells where the tables are.
+            # Only the catalog tells where the tables are, so it may be any of these folders.
             return list(local_folders)
         case _:
             return []
@@ -150,7 +150,8 @@ def _has_identity(limits: ConnectorLimits, connector: Connector, *, writes: bool
     if limits.own_rights is None:
         return True
     if isinstance(connector, IcebergConnector):
-        # A catalog tells where the files are, and whether they have keys, only when it is asked.
+        # Only the catalog tells where the files are, and whether they have keys. So the process gets the identity if
+        # the connector may use it anywhere.
         return bool(limits.own_rights)
     return any(True for _ in claims_of(connector, writes=writes, endpoints=limits.endpoints))
 

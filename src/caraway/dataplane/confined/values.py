@@ -29,7 +29,7 @@ from caraway.process.confinement.values import (
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 _MISSING, _INT, _TEXT, _FOREIGN = 1, 2, 3, 4
-# The number of the extension that is a list of the values of another extension is greater by this.
+# An extension that is a list of another extension's values has the number of that one, plus this.
 _LIST = 32
 # The most memory of a value that a byte begins (`memory_bytes`). Counting takes a while, so only messages that could
 # take too much are counted.
@@ -74,7 +74,8 @@ def packed(message: object) -> bytes:
     try:
         return _encode(sendable)
     except (OverflowError, UnicodeEncodeError):
-        # Great ints, and texts that no encoding has, are rare, so they are searched for only now.
+        # Ints of more than 64 bits, and texts that UTF-8 can't encode, are rare. So a message is searched for them only
+        # after the encoder has refused it.
         return _encode(_with_rare(sendable))
 
 
