@@ -182,7 +182,7 @@ def claims_of(connector: Connector, *, writes: bool, endpoints: frozenset[str] =
             if s3.role_arn is not None and not writes:
                 yield Claim(role=s3.role_arn)
             elif writes or not has_keys:
-                # A sink has no credentials of its own.
+                # A sink has no credentials of its own, so it uses the server's identity.
                 yield Claim(_address_of(connector))
         case FilesConnector(system=GCSSystem(name=name)):
             if name not in endpoints:
@@ -232,7 +232,8 @@ def limits_of(settings: Settings, brokers: Callable[[], Iterable[tuple[str, int]
     `brokers` returns the hosts and ports of all brokers that are known, of which the settings may name only some.
     """
     given = settings.connectors
-    # The operator names the address of a system by a setting, or by a variable of its library.
+    # An operator may name the address of a system by a setting, or by a variable of its library. Connectors may reach
+    # what is named in this way.
     named = [*settings.sources.endpoints.values(), *(os.environ[name] for name in ENDPOINTS if name in os.environ)]
     networks = Networks(
         [ip_network(text) for text in given.networks],

@@ -122,7 +122,7 @@ class Networks:
     def _is_at(self, address: Address, host: str) -> bool:
         """Return whether a service is at an address, which may be another one of this machine."""
         at = self._had.get(host, frozenset()) | self._addresses(host)
-        # A new dictionary, since this one may be on its way to a process.
+        # A new dictionary, not a change of the old one, which may just be pickled for a process in another thread.
         self._had = {**self._had, host: at}
         return address in at or (is_local(address) and any(is_local(each) for each in at))
 
@@ -155,7 +155,7 @@ def plain(text: str) -> Address:
             return address.ipv4_mapped
         if address.sixtofour is not None:
             return address.sixtofour
-        # The first two are IPv6's own: no address, and this machine.
+        # `::` (no address) and `::1` (this machine) are below `::/96`, too, but translate nothing.
         if int(address) > 1 and any(address in prefix for prefix in _TRANSLATED):
             return IPv4Address(int(address) & 0xFFFFFFFF)
     return address

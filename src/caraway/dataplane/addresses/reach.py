@@ -98,7 +98,7 @@ def _install() -> None:
 
 
 def _look(event: str, args: tuple[Any, ...]) -> None:
-    # All events of the interpreter come here.
+    # The interpreter calls this for all of its audit events, so the test for a connection comes first.
     if event == "socket.connect":
         hold = current()
         if hold is not None and args[0].family in {socket.AF_INET, socket.AF_INET6}:
