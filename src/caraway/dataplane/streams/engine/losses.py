@@ -139,7 +139,7 @@ def require_intact(
         note_loss(plan, place.topic, told[-1])
     if told:
         raise UnavailableError(put_aside(checkpoint, "; ".join(told), because="is ahead of its topics"))
-    # The epochs of now count for what was found to be there.
+    # Everything before these positions was just found on the topics, so they get the epochs of now.
     ends = TopicEnds(bootstrap_servers).led_ends([*positions, plan.output.name])
     note(checkpoint, reached(positions, [plan.output.name], ends))
 

@@ -21,7 +21,8 @@ from caraway.graph.plan.model import JobPlan, TopicKind
 from caraway.graph.plan.steps import state_of
 from caraway.graph.trees import parents
 
-# The kinds of rows (`io.caraway.Blocks`); that of dead letters is one of those that pass as they are.
+# The kinds of rows, as `io.caraway.Blocks` numbers them. It passes on rows of every other number as they are, so
+# `_DEAD`, which only this module knows, is treated there like `_OTHER`.
 _OTHER, _RECORD, _BEGIN, _END, _DEAD = 0, 1, 2, 3, 4
 
 
@@ -46,7 +47,7 @@ def way_of(plan: JobPlan, *, live: bool) -> Way | None:
         return None
     if not live:
         return Way.BATCH
-    # With one input, and without a step for which rows change tasks, what is made of a message follows the message.
+    # If there is one input, and no step sends rows to other tasks, all that is made of a block comes before its end.
     is_alone = len(leaves_of(plan.operator)) == 1 and plan.inputs[0].kind is TopicKind.EVENTS
     return Way.ENDS if is_alone and not _keeps_state(plan.operator, plan) else Way.READER
 

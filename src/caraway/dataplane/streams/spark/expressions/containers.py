@@ -130,7 +130,7 @@ def _(node: n.Repeat, scope: SparkScope) -> Column:
 
 
 def _size(items: Column) -> Column:
-    # Spark gives -1 for a null list.
+    # Spark gives -1 for the size of a null list, and the language gives null.
     return F.when(items.isNotNull(), F.size(items).cast("long"))
 
 
