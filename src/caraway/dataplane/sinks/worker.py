@@ -208,7 +208,7 @@ class SinkWorker:
         """Connect to the sink, and go on where the last owner was."""
         found = self._positions.load(self._name)
         position = found or SinkPosition(branch=self._plan.branch)
-        # What was opened before an error is closed; if there is none, `pop_all` leaves everything open.
+        # If a later step fails, all that was opened before it is closed. At the end `pop_all` keeps all of it open.
         with ExitStack() as stack:
             feed = stack.enter_context(closing(self._feed_of()))
             state = stack.enter_context(closing(self._state_of()))
