@@ -36,7 +36,7 @@ _REMEDIES = {
     # A port without TLS closes the connection, which librdkafka doesn't always see as an error of TLS.
     "state SSL_HANDSHAKE": "the port doesn't end the handshake of TLS, which kafka.security_protocol asks for",
 }
-# It is told at the start, and by `caraway status`.
+# The warning about replicas that is logged at the start and shown by `caraway status`.
 ALONE = (
     "each topic is on one broker, so acknowledged events are lost with its disk; see kafka.replication_factor in "
     "docs/operate/operations.md (1 says that it is meant so)"
@@ -61,7 +61,8 @@ class BrokerAdmin:
         """Start to connect in the background to the brokers at "host:port,host:port"."""
         self._bootstrap_servers = bootstrap_servers
         self._errors: dict[int, str] = {}
-        # The callback holds no reference to this object, which then ends, with its connections, as soon as it is left.
+        # The callback gets the dict of errors and not this object. So nothing but its users refers to the object, and
+        # it ends with its connections as soon as it is left.
         noting = {"error_cb": partial(_note, self._errors)}
         self.client = AdminClient(client_config(bootstrap_servers) | noting, logger=kafka_logger())
         self.warning = ""
@@ -75,7 +76,7 @@ class BrokerAdmin:
         try:
             found = self.client.list_topics(timeout=timeout_s)
         except KafkaException as error:
-            # librdkafka tells the reasons now, to `_note`.
+            # This poll lets librdkafka call `_note` with the reasons.
             self.client.poll(0)
             reason = self.refusal() or next(iter(self._errors.values()), _reason(error))
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers} ({reason})") from error
@@ -86,7 +87,7 @@ class BrokerAdmin:
         return found
 
     def _warning(self, found: ClusterMetadata) -> str:
-        # This topic is there from the first start on, and is made like all others.
+        # The topic of dead letters stands for all: it is there from the first start on, and is made like all others.
         made = found.topics.get(DEAD_LETTERS)
         settings = settings_of(self._bootstrap_servers)
         if made is None or not made.partitions:

@@ -61,7 +61,7 @@ def _sample(consumer: Consumer, topics: Iterable[str]) -> tuple[Counter[str], Co
             if message.error() is not None:
                 continue
             topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
-            # Some rows have a key, and a marker has no row.
+            # A marker has no row, so it isn't counted. A message with another key has one.
             if not is_marker(message.key()):
                 messages[topic] += 1
                 records[topic] += records_in(message.value())

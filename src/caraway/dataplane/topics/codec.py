@@ -141,7 +141,8 @@ class RecordCodec:
         fixed = list(columns)
         for position, fix in self._row_fixes:
             column = fixed[position]
-            # Most columns of floats have nothing else, which their types show faster than a look at each value.
+            # Among floats only ints have to be fixed, and most columns have none. The set of the types shows that
+            # faster than a call for each value.
             if fix is not _as_float or int in set(map(type, column)):
                 fixed[position] = [None if value is None else fix(value) for value in column]
         return fixed

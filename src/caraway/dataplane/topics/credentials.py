@@ -125,7 +125,8 @@ def _check_files(kafka: KafkaSettings) -> None:
             context.load_verify_locations(kafka.ca_file)
         if kafka.certificate_file is not None and kafka.key_file is not None:
             settings = f"kafka.certificate_file and kafka.key_file: {kafka.certificate_file} with {kafka.key_file}"
-            # A key with a passphrase isn't asked for on the terminal, but refused.
+            # The empty password makes OpenSSL refuse a key that has a passphrase. Without one, it would ask for the
+            # passphrase on the terminal.
             context.load_cert_chain(kafka.certificate_file, kafka.key_file, password="")
     except OSError as error:
         raise ConfigurationError(f"{settings} can't be used ({error})") from error

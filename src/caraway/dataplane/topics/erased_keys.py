@@ -102,7 +102,8 @@ class ErasedKeys:
         """Start without keys; `mac_keys` returns the secrets of the hashes by name, and is called when needed."""
         self._mac_keys = mac_keys
         self._lock = threading.Lock()
-        # By definition, since a key is erased on all topics of it.
+        # The hashes of the erased keys: by the definition of the topic, since a key is erased on all topics of its
+        # definition, and then by the columns of the key and the name of the hashes' secret.
         self._groups: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
         self._known: dict[tuple[str, tuple[Column, ...]], tuple[int, Hides | None, str]] = {}
         self._known_rows: dict[tuple[str, RecordSchema], tuple[int, HidesRow | None, str]] = {}

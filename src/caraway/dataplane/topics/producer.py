@@ -195,7 +195,8 @@ class TopicWriter:
         if not self._drained:
             return
         with self._lock:
-            # Rows are counted until their errors were noted, and each write is complete, since it holds the lock.
+            # `len` counts a row until its error was noted, so at 0 the errors of all rows are known. A write adds its
+            # rows while it holds the lock, so it is there as a whole or not at all.
             if error is None and len(self._producer):
                 return
             drained, self._drained = self._drained, []

@@ -267,7 +267,8 @@ class TopicReader:
                     continue
                 found = self._end(consumer, TopicPartition(topic, partition), known)
                 if found is None:
-                    # A broker that is away would be waited for once for each partition, and the indexes meanwhile.
+                    # After the first partition without an answer, the broker is away. Each further one would be waited
+                    # for as well, and the indexes would get no records meanwhile.
                     answers = False
                 else:
                     ends[topic][partition] = found
@@ -279,8 +280,8 @@ class TopicReader:
         if known is not None:
             _, end = consumer.get_watermark_offsets(partition, cached=True)
             return max(known, end)
-        # The broker is asked at first. If this consumer has read the partition before, it still has the end of that
-        # time: with it, an index that has records to read would seem to have caught up.
+        # The first time, the broker is asked. The end that the consumer has cached may be from an earlier reading of
+        # the partition: with it, an index that has records to read would seem to have caught up.
         try:
             _, end = consumer.get_watermark_offsets(partition, timeout=END_TIMEOUT_S)
         except KafkaException:

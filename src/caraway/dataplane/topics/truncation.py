@@ -18,7 +18,8 @@ from caraway.errors import UnavailableError
 
 ANSWER_S = 5.0
 POLL_S = 0.1
-# The consumer reads a record of each partition, which nobody needs.
+# The check is made by a consumer, which may read a record of each partition. Nobody needs these, so it keeps as few as
+# it can.
 CONFIG = COMMON | {
     "enable.partition.eof": True,
     "queued.min.messages": 1,
