@@ -100,7 +100,7 @@ class HostedReader:
         asked = set(marks)
         found = set(ahead_of(self._reader, asked))
         if self._ahead is not None and (batch := self._ahead.batch) is not None:
-            # The server hasn't these rows yet.
+            # These rows were read ahead and aren't handed over to the server yet, so they count as rows to come.
             found |= asked.intersection(map(batch.mark, range(len(batch.rows))))
         return sorted(found)
 
@@ -185,7 +185,7 @@ def _completed(platform: Platform, context: SourceContext) -> SourceContext:
         while (found := platform.ask("live rows", begins)) is not None:
             begins = False
             yield from found
-            # The caller renews leases meanwhile.
+            # After each answer the caller gets a None, so that it can renew its leases.
             yield None
 
     return replace(context, resolve=platform.resolve, live_rows=live_rows)

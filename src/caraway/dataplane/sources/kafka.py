@@ -236,7 +236,8 @@ class KafkaReader:
         """Note an error of all connections, which explains why nothing comes."""
         if error.code() == LOST:
             return
-        # A wrong password and an unknown authority keep all brokers from being reached, which is noted after them.
+        # A wrong password or an unknown authority is reported first, and then that no broker can be reached. The first
+        # error stays, since it is the reason.
         if error.code() != ALL_LOST or not self._error:
             self._error = error.str() + REMEDIES.get(error.code(), "")
             self._is_refused = error.code() in REMEDIES

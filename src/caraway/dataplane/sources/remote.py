@@ -93,7 +93,8 @@ def open_process(
     """
     rights = rights_of(limits, connector, context.resolve, local_folders=context.local_folders, ca_file=context.ca_file)
     live: list[Iterator[LiveRow | None]] = []
-    # The calls that have begun to read the live rows, which takes a while for a large dataset.
+    # The number of the call that has begun to read the live rows. A call may begin only once, since that takes a while
+    # for a large dataset.
     begun: list[int] = []
 
     def live_rows(begins: object) -> list[LiveRow] | None:

@@ -246,7 +246,8 @@ class CaptureReader:
             case Started(at, committed_us, state):
                 position.at, position.state = at, state
                 position.committed_us = max(position.committed_us, committed_us)
-                # If rows were handed over and this place was forgotten, later deletes of them would be missed.
+                # The place must be saved before rows are handed over. If it were forgotten in a crash, the log would be
+                # read from a later place, and deletes of these rows that are before it would be missed.
                 batch.is_news = batch.is_fence = True
                 return False
         return True
@@ -256,7 +257,8 @@ class CaptureReader:
         self._is_at_end, self._idle_at = False, None
         if begin.at != position.transaction:
             position.transaction, position.index = begin.at, 0
-        # Nothing comes before what came before it, whatever clocks say.
+        # The time of a commit never goes back, even if a clock does, so that the times of changes are in the order of
+        # the log.
         position.committed_us = max(position.committed_us, begin.committed_us)
         self._begin = begin
         self._number = 0
@@ -299,7 +301,8 @@ class CaptureReader:
             return change
         columns = [column for column in self._key_columns.values() if column is not None]
         if self._needs_before:
-            # A row that `where` leaves out now may be there from before.
+            # `where` may leave the row out now although it let an earlier one of its key pass. So the row before is
+            # kept, or at least its key, by which the earlier row is deleted.
             change.before = before or {column: after[column] for column in self._log.key if column in after}
         elif before is not None and all(before.get(column) == after.get(column) for column in columns):
             change.before = None

@@ -80,7 +80,7 @@ class MessageReader:
             self._take(size)
             row = absent.copy()
             for field, value in message.ListFields():
-                # An extension isn't among the fields of the type.
+                # An extension of the message isn't among the fields of the type, so it is left out.
                 name, of = fields.get(field.number, ("", None))
                 if name:
                     row[name] = value if of is None else of(value)

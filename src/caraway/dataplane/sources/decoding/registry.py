@@ -130,7 +130,7 @@ class Registry:
     def _get(self, path: str, what: str) -> Mapping[str, Any]:
         status, body = self._ask(path)
         if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
-            # The secret may have changed between its look-up and the request.
+            # The secret may have changed between its look-up and the request, so it is looked up once more.
             status, body = self._ask(path)
         try:
             answer = orjson.loads(body)

@@ -118,7 +118,8 @@ def _may_have(meta: Any, how: Decoding) -> bool:
         column = meta.column(at)
         if column.path_in_schema == how.timestamp:
             found = column.statistics
-            # Texts and numbers could be instants in several forms. If a value is null, the row becomes a dead letter.
+            # The statistics are of use only for dates and times: texts and numbers could be instants in several forms.
+            # A row group with a null is read too, since its row becomes a dead letter.
             if found is None or not found.has_min_max or not found.has_null_count or found.null_count:
                 return True
             if not isinstance(found.min, date) or not isinstance(found.max, date):

@@ -121,7 +121,7 @@ class FilesReader(ReadInRounds):
         if current is not None and current.version == version:
             return int(row) >= current.row
         if self._versions is None:
-            # They are made when they are first asked for, which is only after a crash.
+            # The versions are collected when they are first asked for, which is only after a crash.
             among = map(_version, self._pending) if self._is_listed else map(_text, self._known.values())
             self._versions = set(among)
         return (version in self._versions) == self._is_listed

@@ -180,7 +180,7 @@ def _parsed(pattern: str, segment: str) -> Times | None:
     except ValueError:
         return None
     if "I" in directives and "p" not in directives:
-        # Half of the hours are missing, so the time isn't known to the hour.
+        # `%I` without `%p` doesn't tell the morning from the afternoon, so the time isn't known to the hour.
         named["hour"] = []
     parts = [(unit, int(getattr(found, unit))) for unit, letters in named.items() if letters]
     if "j" in directives:

@@ -62,7 +62,7 @@ def written(table: OpenTable, at: str) -> list[DataFile]:
     """
     metadata = table.metadata(at)
     if metadata.get("operationType") == "CLUSTER":
-        # The same rows are in other files.
+        # A clustering only writes the same rows to other files.
         return []
     stats = [each for some in (metadata.get("partitionToWriteStats") or {}).values() for each in some]
     if any((metadata.get("partitionToReplaceFileIds") or {}).values()) or any(each.get("numDeletes") for each in stats):

@@ -71,7 +71,7 @@ class HudiFolder:
         self.check_inside(properties)
         url, options = object_address(self._connector, self._context, self.store, self.root)
         if isinstance(self._connector.system, FilesSystem):
-            # The library takes a path as it is, and an address by its escapes.
+            # The library decodes the escapes of an address, and takes a path as it is. So a folder is given as a path.
             url = url.removeprefix("file://")
         with self.translated():
             # The table's own list of files belongs to its newest instant, so files are listed from the folders.

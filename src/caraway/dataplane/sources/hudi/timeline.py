@@ -17,7 +17,8 @@ from caraway.errors import UnavailableError
 NAME = re.compile(r"^(\d{14,17})(?:_\d{14,17})?\.([a-z.]+)$")
 # The actions that may change rows. A clustering completes as a replacecommit.
 CHANGES = frozenset({"commit", "deltacommit", "replacecommit"})
-# Instants under way behind which nothing is read yet: they would be behind those that were read when they complete.
+# The actions of instants under way, behind which nothing is read yet. When they complete, they stand before instants
+# that would have been read by then, so their rows would be missed.
 BLOCKING = CHANGES | {"clustering"}
 # How many instants before the last one are remembered, to notice one that completes too late.
 RECENT = 100

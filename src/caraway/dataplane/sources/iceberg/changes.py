@@ -105,7 +105,8 @@ def commits(table: Table, snapshots: Sequence[Snapshot]) -> list[list[Snapshot]]
         if snapshot.snapshot_id not in newest:
             is_over = False
         elif snapshot.timestamp_ms < times[0]:
-            # The log doesn't reach so far back.
+            # The log of metadata doesn't reach back to this snapshot, so it can't tell where the commit ends. A
+            # snapshot that only deletes is taken for the beginning of a commit that goes on.
             is_over = _operation(snapshot) is not Operation.DELETE
         else:
             ended = bisect_left(times, snapshot.timestamp_ms)
@@ -180,7 +181,8 @@ def _named(table: Table, snapshot: Snapshot) -> list[ReadFile] | None:
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
         if entry.status in kinds
     ]
-    # If not, the writer has left files out of its manifests, or has kept entries of earlier snapshots in them.
+    # If files are missing or too many, the writer has left some out of its manifests, or has kept entries of earlier
+    # snapshots in them.
     return read if _is_complete(snapshot, read) else None
 
 

@@ -113,7 +113,8 @@ class IcebergReader(SnapshotReader[list[Snapshot], ReadFile]):
     def _enter(self, step: list[Snapshot]) -> bool:
         self._commit = step
         self._snapshot = step[-1].snapshot_id
-        # The log of metadata forgets by and by which snapshots are of one commit.
+        # The position of a commit with several snapshots is saved first. The log of metadata forgets by and by which
+        # snapshots are of one commit, so after a crash it couldn't be found again.
         return len(step) > 1
 
     def _leave(self) -> int:

@@ -84,7 +84,7 @@ class OpenFile:
         stored = pyarrow_to_schema(physical, mapping, downcast_ns_timestamp_to_us=True)
         kept = prune_columns(stored, self._columns.field_ids, select_full_types=False)
         names = [field.name for field in kept.fields]
-        # The number of rows is that of some column, also if the file has none of the wanted ones.
+        # If the file has none of the wanted columns, one of the others is read for the number of rows.
         how = Decoding(columns=frozenset(names or physical.names[:1]))
         constants = self._constants(file, stored)
         for piece in DECODE(file.file_path, opened, first, how):

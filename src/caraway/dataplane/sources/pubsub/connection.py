@@ -90,7 +90,8 @@ class TopicConnection:
         except NotFound:
             return None
         except PermissionDenied:
-            # Pulling needs other rights, so whether it is there is seen then.
+            # A service account may have the right to pull, but none to look at subscriptions. So it shows only in a
+            # pull if this one is missing.
             return Subscription()
         except ERRORS as error:
             raise self.error(error, name) from error

@@ -116,7 +116,7 @@ class PubSubReader:
                 break
             wait([self._pull], timeout=left)
             if self._collect() and len(self._held) <= PULLED:
-                # An answer may have few messages although there are more.
+                # An answer may have few messages although there are more, so further ones are awaited for a moment.
                 deadline = min(deadline, time.monotonic() + GATHERING_S)
         # The next messages come while the rows of these are written.
         self._pull_if_room()
@@ -244,7 +244,8 @@ class PubSubReader:
                 mark = _mark(message.message_id)
                 self._leased[mark] = ack_id
                 if mark in self._remembered:
-                    # It is a row, or will be one when all that was handed over is durable.
+                    # The message was handed over already: it is a row, or will be one when all that was handed over is
+                    # durable. Then it is acknowledged.
                     self._unacknowledged.append((self._count, mark, ack_id))
                 elif (held := self._held.get(mark)) is not None:
                     held.ack_id = ack_id
@@ -318,7 +319,7 @@ class PubSubReader:
         try:
             self._connection.extend(self._name, ids, DEADLINE_S)
         except ERRORS as error:
-            # Without it they come again, and are known then.
+            # Messages whose deadlines weren't extended come again, and are recognised then.
             LOG.debug("deadlines of messages couldn't be extended", source=self._connection.where, error=str(error))
 
 

@@ -55,7 +55,7 @@ class Remembered:
         self.lingers = lingers
         self._most = most
         self._clock = clock
-        # The block of each mark, and None as soon as the message's acknowledgement is confirmed, if it is kept then.
+        # The block of each remembered mark, and the marks among them whose acknowledgements are confirmed.
         self._blocks: dict[str, Block] = {}
         self._confirmed: set[str] = set()
         self._all: dict[str, Block] = {}
@@ -104,7 +104,8 @@ class Remembered:
             ready.append(block)
         if self._newest_us:
             for block in list(self._all.values()):
-                # The blocks are in the order in which they were handed over.
+                # Blocks are in the order in which they were handed over, so the first one that is young enough ends the
+                # search.
                 block.published_us = block.published_us or self._newest_us
                 if block.published_us > self._newest_us - LONGEST_US:
                     break

@@ -155,7 +155,8 @@ class CursorReader:
         """Go on from a place in the table; see `SourceReader.seek`."""
         place = _Place.from_json(position)
         self._rounds.next_at = position.get("next_at", 0.0)
-        # A pass that was interrupted may have met rows of a value that isn't read completely.
+        # An interrupted pass may have met only some rows of a value. The rest is read as another pass, for which all
+        # rows of the earlier one are known.
         self._place = replace(place, of_pass=place.of_pass + (place.most is not None))
         self._window = Window(items)
         self._look()
@@ -223,7 +224,7 @@ class CursorReader:
                 columns=choice.names, keys=choice.keys, least=None, most=bounds.greatest, after=None, limit=rows
             )
             with closing(Rows(self._database.rows(page), choice.digests)) as found:
-                # A sample of large rows is as large as a batch.
+                # If rows are large, the sample has fewer: no further one is taken behind `PEEK_BYTES`.
                 taken = found.take(rows, PEEK_BYTES)
             return self._batch(taken, range(len(taken)), {})
         except NotATimeError as error:
@@ -234,7 +235,7 @@ class CursorReader:
         self._close_rest()
         self._database.close()
 
-    # A round.
+    # The steps of a round, from its beginning to its end.
 
     def _look(self) -> Choice:
         """Read which columns the table has, and choose those that are read."""
@@ -386,7 +387,7 @@ class CursorReader:
             self._window.drop(lambda of_round, most: of_round < place.round or most < next_least)
         self._place = replace(place, most=None, after=None, total=None)
 
-    # The rows that are handed over.
+    # The making of batches of the rows that are handed over.
 
     @property
     def _chosen(self) -> Choice:

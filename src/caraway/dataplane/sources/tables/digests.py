@@ -45,7 +45,8 @@ class Digests:
         """
         self.columns = columns
         """How many columns a row has."""
-        # Rows whose key has all of their columns have two halves that aren't alike.
+        # The two halves of a digest have different seeds. With one seed they would be alike for rows whose key has all
+        # of their columns.
         self._seed, self._other = seed, seed ^ ((1 << SEED_BITS) - 1)
         self._keys = keys
         self._digested = None if digested == columns else digested

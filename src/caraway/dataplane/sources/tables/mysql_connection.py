@@ -61,7 +61,7 @@ class DatabaseConnection(Connection):
     """
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        # PyMySQL calls it with nothing in this case only.
+        # PyMySQL passes no settings only if the definition says nothing about encryption.
         return super()._create_ssl_ctx(sslp) if sslp else _unverified()  # type: ignore[misc]  # the stubs lack it
 
 

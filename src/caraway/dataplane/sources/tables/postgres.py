@@ -118,7 +118,8 @@ class PostgresTable:
                 columns[name] = self.column(name, shown, base, element=inner, nullable=nullable)
                 exact[name] = base in _KEYS
                 if category == "A" and element_kind in {"e", "d"}:
-                    # The driver takes arrays apart of whose elements it knows the type.
+                    # The driver can take an array apart only if it knows the type of its elements, and it doesn't know
+                    # enums and domains. So these arrays are read as arrays of texts.
                     self._select[name] = f"{quote(name)}::text[]"
             key = [name for (name,) in cursor.execute(_KEY, [oid])]
             (plan,) = cursor.execute(f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {self._table}").fetchone() or (None,)  # noqa: S608 (the name is quoted)
@@ -170,7 +171,8 @@ class PostgresTable:
                     seen += len(chunk)
                     yield chunk
             except psycopg.DataError:
-                # Python has no such time, as "infinity". Such values stay texts, which don't fit the dataset's types.
+                # Python doesn't have some value of the page, such as the time "infinity". The statement runs once more,
+                # and such values stay texts, which don't fit the dataset's types.
                 for number, chunk in enumerate(self._stream(statement, parameters, page.limit, tolerant=True)):
                     del number
                     skipped = min(seen, len(chunk))

@@ -172,7 +172,8 @@ def _bound(value: Any, kind: str) -> tuple[str, list[Any]]:
     """Return the text of a value in a statement, and its parameters."""
     match value:
         case int() | Decimal():
-            # Parameters that are numbers have no place for a fraction.
+            # The connector's parameters have no exact numbers with fractions, so numbers are written into the
+            # statement.
             return f"{value:f}" if isinstance(value, Decimal) else str(value), []
         case datetime():
             return "?", [(_base(kind), value)]

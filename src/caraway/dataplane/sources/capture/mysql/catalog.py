@@ -119,7 +119,8 @@ def check_server(queries: Queries, schema: str) -> None:
             f"{where}: the server doesn't log changes of {schema} (binlog_do_db, binlog_ignore_db); change its "
             "configuration"
         )
-    # The right to ask for them shows only when they are asked for.
+    # The list of prepared transactions isn't used here. But only asking for it shows whether the user has the right to
+    # it.
     prepared(queries)
 
 
@@ -131,7 +132,7 @@ def prepared(queries: Queries) -> frozenset[str]:
 
 def log_status(queries: Queries) -> tuple[str, int, str, str]:
     """Return the name of the log that is written, its end, and the databases that are, and aren't, logged."""
-    # MySQL 8.4 has another name for it, which it has since 8.2.
+    # MySQL has another name for this statement since 8.2, and since 8.4 it has no other one.
     new = not queries.is_mariadb and _version(queries) >= (8, 2)
     rows = queries.all("SHOW BINARY LOG STATUS" if new else "SHOW MASTER STATUS")
     if not rows:

@@ -34,7 +34,8 @@ _REMEDIES = {
     ER.DBACCESS_DENIED_ERROR: "; grant SELECT on the database to this user",
     ER.TABLEACCESS_DENIED_ERROR: "; grant SELECT on the table to this user",
     ER.SPECIFIC_ACCESS_DENIED_ERROR: _RIGHTS,
-    # No event begins at the position that was asked for, whatever the server makes of the bytes there.
+    # The server's answer if no event begins at the position that was asked for. Its text depends on the bytes that are
+    # there, so the remedy is here.
     ER.MASTER_FATAL_ERROR_READING_BINLOG: "; if this is another server, or somebody ran RESET MASTER, give the address "
     "of the server that was read, or raise the version of the dataset, which loads the table anew",
     # The error for a user who may not list prepared transactions.
@@ -52,7 +53,8 @@ class Server:
         self._resolve = resolve
         self._host, self._port = host_and_port(endpoints.get(system.name), system.host, system.port)
         self.where = f"MySQL {system.name} at {self._host}:{self._port}, database {system.database}"
-        # A stream connects twice for each transaction that is read again, so that certificates are read here, once.
+        # The arguments are made once, since they may need certificates to be read, and a stream connects twice for each
+        # transaction that is read again.
         self._keywords = connection_keywords(jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self.where, resolve))
 
     def keywords(self) -> dict[str, Any]:

@@ -60,8 +60,9 @@ _STANDALONE = 1
 SECOND_US = 1_000_000
 # The remedy if changes are missing: nothing else loads the table anew.
 RELOAD = "raise the version of the dataset, which loads the table anew"
-# The server lists a transaction of XA as prepared a moment after it has logged it. A list that is made so many seconds
-# after the log began to be read has all that were prepared before; and a load waits so long for them before it tells.
+# The server lists a transaction of XA as prepared a moment after it has logged it. So a list counts only if it is made
+# `LISTED_S` after the log began to be read: then it has all that were prepared before. A load that still waits for some
+# of them after `OLDER_S` fails with their names.
 LISTED_S, OLDER_S = 1.0, 5.0
 # The files of the log whose births are remembered: the one of the position, and those that the reader is ahead.
 _REMEMBERED = 8
@@ -88,8 +89,8 @@ class MySQLLog:
         self._prefix = ""
         self._births: dict[int, list[int]] = {}
         self._unseen: set[str] = set()
-        # When the log began to be read, and the transactions of XA that hold chunks up: each list of the server has had
-        # them since the first one that is complete. None before that one.
+        # When the log began to be read; and the transactions of XA that were prepared before that, and hold up all
+        # chunks as long as the server lists them (`_may_begin`). None until there is a complete list of them.
         self._opened_at = 0.0
         self._older: frozenset[str] | None = None
         self._key: list[str] = []
@@ -126,7 +127,8 @@ class MySQLLog:
         else:
             self._prefix, self._key = state["log"], state["key"]
             if loading and self._key != list(self._table.key_names):
-                # The chunks that were read are in the order of another key.
+                # The table has another key now, and the chunks that were read are in the order of the old one, so the
+                # load begins anew.
                 raise LostLogError(self.first_state())
             self._check_log(queries, at)
         self._opened_at, self._older = time.monotonic(), None
@@ -140,7 +142,8 @@ class MySQLLog:
         try:
             return self._next(time.monotonic() + timeout_s)
         except UnavailableError as error:
-            # All that came before is handed over first.
+            # The events before the error are handed over first: this call ends without one, and the next call raises
+            # the error.
             self._error = error
             return None
 
@@ -167,7 +170,8 @@ class MySQLLog:
         try:
             place = self._place(queries)
             if queries.is_mariadb and place < self._returned:
-                # A transaction that was returned can't be seen yet.
+                # The snapshot doesn't show a transaction yet that was handed over already, so its rows may be older.
+                # The caller tries again.
                 return None
             found = chunks.read_chunk(queries, self._table, after, rows=rows, size=size)
         finally:
@@ -252,7 +256,7 @@ class MySQLLog:
         """Raise `UnavailableError` if the server doesn't have the place in its log any more."""
         sizes = {file_number(name): size for name, size in catalog.logs(queries) if name.startswith(self._prefix + ".")}
         number, position = at
-        # A file may be followed by another one that is gone already. Then nothing is known about its end.
+        # A position of `MOST` stands for any place behind 4 GiB, so it isn't compared with the size of the file.
         if number in sizes and (position <= sizes[number] or position >= MOST):
             return
         if sizes and number < min(sizes):
@@ -275,7 +279,8 @@ class MySQLLog:
         if self._stream is not None:
             self._stream.close()
         if at[1] >= MOST:
-            # Such a long file ended with this transaction.
+            # A transaction that ends behind 4 GiB is the last one of its file, so the next one is at the start of the
+            # next file.
             at = (at[0] + 1, START)
         name = self._table.name
         self._transaction, self._readings = None, {}
@@ -560,7 +565,8 @@ class MySQLLog:
         yield Begin(transaction.start, transaction.at_us, transaction.origin)
         items = transaction.items
         while items:
-            # It is let go of, since decoded rows are much larger than those in the log.
+            # Each item is let go of before its rows are decoded, since decoded rows are much larger than those in the
+            # log.
             number, item = items.popleft()
             if not is_undone(number, transaction.undone):
                 yield from self._changes(item)

@@ -80,7 +80,9 @@ _EVENTS = (
     UpdateRowsEvent,
     DeleteRowsEvent,
     PartialUpdateRowsEvent,
-    # The types that the library doesn't know.
+    # Events of types that the library doesn't know. It would leave them out; the log refuses them
+    # (`MySQLLog._take_unknown`) unless they are known to say nothing about rows, since changes could be missed
+    # otherwise.
     NotImplementedEvent,
 )
 # The errors of the library for an event, or a value in it, that it can't decode.
@@ -181,10 +183,11 @@ class Stream:
         if isinstance(event, RotateEvent):
             self.file = event.next_binlog
             self.start = self.end = (file_number(self.file), event.position)
-            # Numbers of tables may have another meaning there.
+            # In another file, the numbers of tables may have another meaning.
             self._reader.table_map = {}
         elif isinstance(event, HeartbeatLogEvent):
-            # Behind the last event of a file, the server may still say that it waits there.
+            # A server that waited at the end of the file before may still say so. Such a heartbeat names that file, and
+            # says nothing about this one.
             if file_number(event.ident) == number:
                 self.start = self.end = (number, max(position, packet.log_pos))
         elif packet.log_pos and not packet.flags & _ARTIFICIAL:
@@ -195,7 +198,8 @@ class Stream:
 
     def _check_format(self, event: FormatDescriptionEvent) -> None:
         """Raise `UnavailableError` if the file has checksums and the library expects none, or the reverse."""
-        # The library takes the setting of the server for that of the file.
+        # The library expects checksums if the server's setting asks for them now. The file may have been written before
+        # the setting was changed, and its events would be cut in the wrong places.
         if bool(event.checksum_algorithm) != (event.packet.event_size > event.event_size + HEADER):
             was = "CRC32" if event.checksum_algorithm else "NONE"
             raise UnavailableError(
@@ -206,7 +210,7 @@ class Stream:
     def _connect(self, **keywords: Any) -> "Connection[Any]":
         is_stream = "cursorclass" not in keywords
         if is_stream and self._events is not None:
-            # It would go on in the middle of a transaction.
+            # The library connects anew if the connection is lost, and would go on in the middle of a transaction.
             raise _CutError("the connection was lost")
         connection = DatabaseConnection(**keywords)
         self._connections.append(connection)
@@ -232,7 +236,7 @@ def _is_ready(connection: Any, timeout_s: float) -> bool:
     timeout = received.gettimeout()
     received.settimeout(0.0)
     try:
-        # It returns what the file holds, or else what the socket has at once.
+        # `peek` returns what is in the buffer of the file, or else what the socket has at once; it doesn't wait.
         with suppress(ssl.SSLWantReadError):
             if file.peek():
                 return True

@@ -174,7 +174,7 @@ def _conversion(column: Column, charset: str, kinds: Kinds) -> Conversion | None
         case FIELD_TYPE.YEAR:
             return lambda value: 0 if value == 1900 else value
         case FIELD_TYPE.FLOAT:
-            # The digits that a query shows.
+            # A FLOAT gets the six digits that a query shows, so that a row of the log equals the same row of the table.
             return lambda value: float(f"{value:.6g}")
         case FIELD_TYPE.BIT:
             return lambda value: int(value, 2)

@@ -62,7 +62,7 @@ def values_of(texts: Any, load: Loader | None) -> list[Any]:
         try:
             values = texts.cast(pa.string()).cast(kind)
         except pa.ArrowInvalid:
-            # The function says it in its own way, or knows the text.
+            # Arrow can't convert one of the texts. The loader may know it, and if not, it raises its own error.
             return loaded(texts.to_pylist(), load)
         if values.null_count == 0:
             return list(values.to_numpy(zero_copy_only=False).tolist())
@@ -85,5 +85,5 @@ def _texts(joined: bytes, begins: Any, ends: Any, is_null: Any) -> Any:
     pieces = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
     )
-    # The other pieces are what is between the texts.
+    # Every second piece is a text; the others are the bytes between two texts, which are left out.
     return pieces.take(pa.array(np.arange(0, len(offsets), 2), mask=is_null))

@@ -137,7 +137,8 @@ class PostgresLog:
         found = self._rows.chunk(after, rows=rows, size=size, is_seen=self._see)
         if found is not None:
             self._token = secrets.token_bytes(12)
-            # This program's own transaction in the log, behind all that the chunk has seen.
+            # This message is a transaction of its own in the log, behind all those that the chunk has seen. When it is
+            # read, the chunk's place in the log is reached (`Watermark`).
             query(
                 self._connected,
                 self._where,

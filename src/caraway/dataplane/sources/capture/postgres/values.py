@@ -108,7 +108,8 @@ def _array_loader(loader: PsycopgLoader) -> Loader:
         try:
             return loader.load(text)
         except DataError:
-            # Such as an infinite instant. As a text it doesn't fit the field, and becomes a dead letter.
+            # The array has a value that Python doesn't have, such as an infinite instant. As a text it doesn't fit the
+            # field, and becomes a dead letter.
             return text.decode()
 
     return load
