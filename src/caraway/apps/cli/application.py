@@ -24,7 +24,8 @@ class Commands(LazyGroup):
         """Return the typed command, with the options that stand before it; what stands behind it counts more."""
         name, command, rest = super().resolve_command(ctx, args)
         given = [f"--{option}={ctx.params[option]}" for option in SHARED if ctx.params.get(option) is not None]
-        # The options belong to the command in a group, such as `list` of `caraway branch list`.
+        # If the command is a group, as in `caraway --branch=b branch list`, the options belong to the command within
+        # it, here `list`.
         words = 1 if hasattr(command, "commands") and rest else 0
         return name, command, [*rest[:words], *given, *rest[words:]]
 

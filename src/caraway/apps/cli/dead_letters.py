@@ -22,7 +22,7 @@ dead_letters = typer.Typer(
 
 # The number of single dead letters that are shown, and the most that are read to group or replay them by reason.
 SHOWN, MAX_READ = 50, 10_000
-# Quoted texts and numbers, by which the reasons of equal mistakes differ.
+# Quoted texts and numbers. Reasons that differ only in these are grouped as one mistake.
 _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,:-]*")
 
 IdArgument = Annotated[str, typer.Argument(help="Its id, as `caraway dead-letters list` shows it.", metavar="ID")]

@@ -58,11 +58,13 @@ def login(server: ServerOptions, *, browser: BrowserOption = True) -> None:
     with _returned() as back:
         client = _client(about["client_id"], scope=" ".join(about["scopes"]), redirect_uri=back.address)
         verifier = generate_token(64)
-        # The nonce is one of OpenID Connect; nothing is believed of the ID token that it protects.
+        # The nonce is for OpenID Connect's ID token, which could be checked by it. It isn't kept, since nothing is read
+        # from that token.
         asked, state = client.create_authorization_url(
             document["authorization_endpoint"], code_verifier=verifier, nonce=generate_token(32)
         )
-        # A server could name the provider of another one, to get tokens for that one.
+        # A server could name another server's provider here, to get tokens that count there. So people see which
+        # provider's token the server will get.
         err.print(f"{address.url} will get a token of {about['issuer']}", markup=False, soft_wrap=True)
         err.print(f"Sign in at {asked}", markup=False, soft_wrap=True)
         if browser:
@@ -146,7 +148,8 @@ def _document(issuer: str) -> Mapping[str, Any]:
     except (httpx.HTTPError, ValueError) as error:
         raise UnavailableError(f"the identity provider {issuer} doesn't answer: {error}") from error
     named = [document.get(name) for name in ("issuer", "authorization_endpoint", "token_endpoint")]
-    # A provider need not have an address at which sign-ins end.
+    # A provider need not have an address at which sign-ins end. Then the address of the provider itself is checked
+    # twice.
     named.append(document.get("revocation_endpoint", issuer))
     if named[0] != issuer or not all(isinstance(url, str) and is_safe(url) for url in named):
         raise UnavailableError(f"the identity provider {issuer} describes itself as another one, or without addresses")
@@ -175,7 +178,7 @@ def _refusals(issuer: str) -> Iterator[None]:
 class _Returns(ThreadingHTTPServer):
     """The port to which the browser comes back; a connection that says nothing doesn't keep others waiting."""
 
-    # The page is sent before the command ends.
+    # The command waits for these threads, so that the browser gets its page before the command ends.
     daemon_threads = False
 
     def __init__(self) -> None:

@@ -120,7 +120,8 @@ def _show(report: StackReport) -> None:
 
 def _show_problems(report: StackReport) -> None:
     for problem in report.problems:
-        # Tables show the parts that have no page, and why they don't work.
+        # Problems without a page of the console aren't repeated here, since the tables above show which parts don't
+        # work, and why.
         if problem["link"]:
             since = f" Since {problem['since']}." if problem["since"] else ""
             out.print(f"{problem['what']}{since} {problem['remedy']}", markup=False, soft_wrap=True)

@@ -36,7 +36,7 @@ def around(
     if direction != "downstream":
         distances |= steps_from(starts, following((after, before) for before, after in pairs), depth)
     if direction != "upstream":
-        # A node that is reached both ways would be part of a cycle, which commits refuse.
+        # No node is reached both ways from one start: it would be part of a cycle, which commits refuse.
         distances |= steps_from(starts, following(pairs), depth)
     reached = sorted(distances, key=lambda id_: distances[id_])
     shown = reached[:limit]

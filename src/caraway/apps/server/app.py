@@ -152,7 +152,8 @@ class App:
         else:
             response = encoded(response, encodings)
         try:
-            # The headers of an answer that is kept for retries stay as they are.
+            # The id of the request goes into a new list: the response may be one that is kept for retries, whose
+            # headers must not change.
             exchange.response_bytes(response.status, [*response.headers, (HEADER, request_id)], response.body)
         except RSGIProtocolClosed:
             LOG.debug("a client went away before its answer", target=target)

@@ -48,7 +48,8 @@ class History:
                 if len(self._figures) == self._most:
                     continue
                 kept = self._figures[name] = deque(maxlen=self._kept)
-            # The machine's clock may be set back, so that minutes come again.
+            # If the machine's clock was set back, minutes come again. The newest minute then takes the greatest value
+            # of them.
             if kept and kept[-1].at >= at:
                 kept[-1].value = max(kept[-1].value, value)
             else:

@@ -156,7 +156,7 @@ class Lags:
         late: dict[str, Late] = {}
         figures: dict[str, float] = {}
         for job in jobs:
-            # A job that fails doesn't get on by waiting, so it refuses nothing.
+            # Waiting doesn't help a job that fails, so no log request is refused because such a job is behind.
             records, seconds = job.progress.get("lag_records"), job.progress.get("lag_seconds")
             pace = job.progress.get("rows_per_second")
             if job.state is JobState.RUNNING:

@@ -89,13 +89,14 @@ def _records(reader: Newest, topic: str, schema: RecordSchema, records: int) -> 
     codec = RecordCodec(schema)
     found: dict[bytes, Record] = {}
     messages = reader.newest(topic, records, max_bytes=MAX_BYTES, wanted=_has_rows)
-    # The records of a message are in the order in which they were written.
+    # The records of a message are in the order in which they were written. They are reversed, since the newest come
+    # first.
     for message in messages:
         for _, value, position in reversed(singles_of(message)):
             try:
                 record = codec.decode_value(value or b"")
             except InvalidInputError:
-                # An index and a job skip such a record, too, and report it.
+                # Such a record is left out here as indexes and jobs leave it out, which report it.
                 continue
             identity = record.id or position
             known = found.get(identity)

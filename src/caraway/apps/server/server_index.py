@@ -134,7 +134,8 @@ class ServerIndex:
         self.forget(gone)
         if not all(compact(store, asset, stopping) for store in self._stores() for asset in sorted(gone)):
             return False
-        # All keepers are asked before one of them is waited for.
+        # A list, so that all keepers are asked at once: `all` would stop at the first one that hasn't taken its
+        # snapshot yet.
         renewed = [keeper.renew(frozenset(gone)) for keeper in self._keepers()]
         return all(renewed)
 

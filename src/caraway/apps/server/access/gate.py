@@ -93,7 +93,8 @@ class Gate:
         self._admin = None if access is None or admin_token_file is None else AdminToken(admin_token_file)
         self.provider = None if access is None else provider
         self._clock = clock
-        # The callers of the provider's accounts, by their names and groups, as their roles were at a number of changes.
+        # The callers of the provider's accounts, by name and groups, with the rights of their roles. They are forgotten
+        # when the tokens or roles change, which gives the list another number than `_people_number`.
         self._people: dict[tuple[str, tuple[str, ...]], Caller] = {}
         self._people_number = 0
         self._known: AccessList | None = None
@@ -175,7 +176,8 @@ class Gate:
         """
         if self._access is None:
             return
-        # A read that has begun before this call may miss what is new. So the next one counts, whoever makes it.
+        # A read that has begun before this call may miss what is new. So only a read that begins from now on will do,
+        # but any caller may make it.
         wanted = self._reads + 1
         async with self._catching_up:
             if self._reads < wanted:

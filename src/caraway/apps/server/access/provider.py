@@ -54,7 +54,8 @@ AGAIN_S = 30.0
 LEEWAY_S = 30
 # The most verified tokens that are remembered, the ones verified last.
 MAX_KNOWN = 10_000
-# The codes that may be asked about at a time, in all and from one address, since strangers can send codes, too.
+# The most sign-ins whose codes are sent to the provider at a time, in all and from one address. Strangers can send
+# codes, too, and each one costs a request to the provider.
 MAX_CODES, MAX_CODES_OF_ADDRESS = 8, 2
 # No account in Postgres has a colon in its name, so no account of the provider is called like one.
 PREFIX = "oidc:"

@@ -31,7 +31,8 @@ class Sharing:
     def __init__(self, graphs: ServedGraphs, limits: AccessLimits) -> None:
         """Check by these graphs, and by the limits that know the tags of their entities."""
         self._graphs, self._limits = graphs, limits
-        # All that the branches need, and from that the topics of each branch, the oldest branch first.
+        # What the branches need, and the topics of each branch that follow from it, the oldest branch first. They are
+        # computed again when the branches need something else.
         self._topics: tuple[Needed | None, Mapping[str, frozenset[str]]] = (None, {})
 
     def check_written(self, caller: Caller, branch: str, written: Iterable[tuple[str, str]]) -> None:
@@ -113,7 +114,8 @@ class Sharing:
             names = [field.name for spec in planned.graph.datasets if spec.name == dataset for field in spec.fields]
             tagged += [(dataset, tags.entities[dataset]), *tags.fields_of(dataset, names)] if names else ()
         if not tagged or not caller.may(mode, branch):
-            # Between two steps of a pipeline there are topics of datasets that are in no graph, and have no tags.
+            # A topic between two steps of a pipeline has a dataset that is in no graph, and so has no tags. A grant
+            # that is limited to tags doesn't cover it.
             raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r} for {dataset}: {why}")
         require(caller, mode, branch, tagged, why)
 

@@ -147,7 +147,7 @@ class Control:
         drop = partial(drop_topics, bootstrap_servers, timeout_s=kafka_timeout_s)
         there = partial(topic_names, bootstrap_servers, timeout_s=kafka_timeout_s)
         world = Deployed(make_topics=make, drop_topics=drop, job=reader.job, index_lag=index_lag)
-        # Kafka can be used if it lists its topics.
+        # Kafka counts as usable if it lists its topics, so `there` is also the check of Kafka.
         reconciler = LedgerReconciler(ledger, world, there, list_topics=there, drop=drop)
         counting, ends = threading.Lock(), TopicEnds(bootstrap_servers)
 

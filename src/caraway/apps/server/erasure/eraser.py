@@ -146,7 +146,8 @@ class Eraser(Recurring):
             try:
                 self.write_records()
             finally:
-                # The topic of a new commit may not exist yet; nothing else waits for it.
+                # All this is done even if the records can't be written, as when the topic of a new commit doesn't exist
+                # yet.
                 self.remove()
                 if self._number:
                     # Without any erasure, the database needn't be asked every second how far they are.
@@ -228,7 +229,8 @@ class Eraser(Recurring):
         """
         needed = self._needed()
         downstream = {record.id: record for record in self._log.between(DERIVED, DEAD_LETTERS_PLACE)}
-        # Once nothing is due, only further erasures are looked for, and not all of them every second.
+        # Once no erasure up to `_letters_number` is due, only newer ones are looked for, so that not all of them are
+        # read every second.
         number = self._number
         new = self._log.undone(DEAD_LETTERS_PLACE, downstream=False) if number > self._letters_number else []
         due = {*new, *downstream}

@@ -47,8 +47,8 @@ def computed_from(topics: Collection[str], existing: Iterable[Asset], *, spared:
     while new := {a.id for a in left.values() if a.kind in _COMPUTED and a.id not in found and reached & {*a.requires}}:
         found |= new
         reached |= new
-    # A topic that a job or an emitting index writes is among those that it requires. If nothing else writes or reads
-    # the topic, it is computed as well.
+    # The requirements of a job or an emitting index include the topic that it writes. If nothing else needs that topic,
+    # it is among what was computed.
     used = {name for a in left.values() if a.id not in found for name in a.requires} | set(topics)
     written = {name for asset_id in found for name in left[asset_id].requires if name in left and name not in used}
     return found | {name for name in written if left[name].kind is AssetKind.TOPIC}

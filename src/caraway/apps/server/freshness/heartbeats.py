@@ -122,12 +122,14 @@ class Passed:
 class _Job:
     plan: JobPlan
     taken_at: float = LONG_AGO
-    # A marker couldn't be written, so the next mark is taken even if no rows have come.
+    # True if a marker couldn't be written. The next mark is then taken even if no rows have come.
     again: bool = False
-    # The time since which the oldest mark that isn't done has been under way.
+    # The time since which the oldest mark that the job has taken, and not arrived at, has been under way; None if there
+    # is none.
     since: float | None = None
-    # While the job works on a mark, newer ones with rows may come, of which it will take the newest only. This is the
-    # time since which the oldest of them has been under way.
+    # The time since which the oldest mark has been under way that came while the job was at another one; None if
+    # nothing waits. The job will skip to the newest mark, whose delay is counted from this time, so that the delay of
+    # those that it skips isn't lost.
     skipped: float | None = None
     attempts: list[_Attempt] = field(default_factory=list)
 
@@ -215,8 +217,8 @@ class Heartbeats:
         self._failing: tuple[float, str] | None = None
         # The outputs that no index here reads, with their ends at the last heartbeat.
         self._outputs: Offsets = {}
-        # Marks at which jobs and indexes have arrived, by the topics that they write. Their positions are the ends of
-        # these topics, as soon as the broker answers.
+        # By the topic that a job or an index writes: the mark at which it has arrived, without a position. Rows behind
+        # the mark are before the end of the topic, which becomes the position as soon as the broker tells it.
         self._ended: dict[str, tuple[float, float, float]] = {}
 
     def follow(self, plans: Iterable[GraphPlan]) -> None:
@@ -418,7 +420,8 @@ class Heartbeats:
                 sent.append(self._marked(name, topic))
                 tokens[name] = topic.token
         goals = {name: mark.goal for name, mark in known.items()}
-        # If two are awaited, the newer one is replaced.
+        # At most `ATTEMPTS` are awaited. The oldest one stays, since its markers may still arrive, and the newest one
+        # is replaced.
         del job.attempts[ATTEMPTS - 1 :]
         job.attempts.append(_Attempt(at, rows_at, since, goals, now, tokens, tuple(sent)))
         job.taken_at, job.again = at, False

@@ -170,7 +170,8 @@ def _index(deployment: Deployment) -> dict[str, Any]:
     seconds = {lag.asset: lag.seconds for lag in deployment.status.lags.look()}
     status: dict[str, Any] = deployment.index.status()
     indexes = [
-        # The records are counted a moment after the seconds.
+        # The lag in records is read a moment after that in seconds. An index may have caught up in between, so 0
+        # records mean 0 seconds.
         {
             **index,
             "lag_seconds": 0.0 if index["lag"] == 0 else seconds.get(index["asset"]),

@@ -144,7 +144,8 @@ async def branch_log(context: ServerContext, request: Request[Nothing, LogParame
     limit = request.parameters().limit
     records = await asyncio.to_thread(context.deployment.state.history, request.branch, limit=limit)
     if not request.caller.may_all(Mode.READ_DEFINITION, request.branch):
-        # Its lines name all that a commit has changed.
+        # The lines of a summary name all that a commit has changed, so a caller who may read only a part gets none of
+        # them.
         records = tuple(replace(record, summary=()) for record in records)
     return json_response(History(request.branch, records))
 
@@ -171,7 +172,8 @@ def _differences(context: ServerContext, one: str, other: str, caller: Caller | 
     before, after = decode_graph(state.graph(one)), decode_graph(state.graph(other))
     if caller is None:
         return differences(before, after)
-    # An entity that is private in one of the commits isn't named because the other has it without the tag.
+    # Tags of both commits count. An entity with a private tag in only one of them is hidden in both, since a difference
+    # would name it otherwise.
     tags = Tags.of(before).merged(Tags.of(after))
     return differences(
         readable(before, tags, caller, state.commit(one).branch),

@@ -165,7 +165,8 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
     if claim.done_at is None:
         elapsed = None if claim.elapsed is None else int(claim.elapsed.total_seconds() * 1000)
         digest = hashlib.blake2b(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS), digest_size=16).digest()
-        # No request can have this key, as those of headers begin with their account; and no time is too long for it.
+        # No request can have this key, since keys of headers begin with an account and a colon. A header's time since
+        # the first attempt is at most a day, while this one may be longer.
         key = RequestKey(f"dead-letter-{dead_letter.id}", elapsed, digest, request.caller.account)
         await context.ingest.put(endpoint, [row], key)
         await asyncio.to_thread(context.deployment.topics.replays.done, dead_letter.id)
@@ -255,7 +256,8 @@ def _require(
         raise ForbiddenError(
             f"account {request.caller.account!r} has {mode} by tags only, and {dataset!r} is no dataset of the branch"
         )
-    # A letter of a step shows a row that the step has read.
+    # A dead letter of a step shows a row of a dataset that the pipeline reads, so the caller needs the right for these
+    # datasets, too.
     read = [name for pipeline in specs[dataset].pipelines for name in datasets_read(pipeline.operator)]
     tags = context.limits.tags(served)
     for spec in (specs[name] for name in (dataset, *read) if name in specs):
@@ -275,7 +277,8 @@ def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, top
         if endpoint is None:
             return False
         target = endpoint.targets[0]
-        # Dead letters of releases before this field name no topic.
+        # Dead letters of older releases don't name their topic. They count as those of the topic that the dataset has
+        # now.
         topic = dead_letter.body.get("topic", target.topic)
         if topic != target.topic and topic not in topics:
             return False

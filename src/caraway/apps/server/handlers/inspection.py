@@ -127,7 +127,7 @@ async def sample(
 def _look_up(
     served: ServedGraph, name: str, fields: Sequence[str], keys: Sequence[Json]
 ) -> tuple[Sequence[bool], Mapping[str, Sequence[object]]]:
-    # The rights were checked by the fields, for this and any other way to the rows.
+    # `sample` has checked the caller's rights on the fields already, so this lookup checks none.
     found, data = served.queries.lookup(name, keys, fields)
     return found, data
 

@@ -206,7 +206,7 @@ class _Files(Struct):
     feature_to_column_map: dict[Text, Text] | None = None
 
 
-# Decoders are made when the module is imported, since msgspec isn't safe for threads before.
+# Decoders are made while the module is imported, since making one isn't safe with several threads.
 _TABLE = msgspec.json.Decoder(_Table).decode
 _FILES = msgspec.json.Decoder(_Files).decode
 

@@ -93,7 +93,8 @@ def document(endpoints: Iterable[Endpoint]) -> Json:
     schemas = dict(zip(types, found, strict=True))
     for schema in components.values():
         schema["description"] = schema["description"].partition("\n")[0]
-    # Parameters stand in the operations.
+    # The members of a query string are listed as parameters of operations, so its schema is taken out of the
+    # components.
     queries = {form: components.pop(form.__name__) for form in {each.parameters for each in listed}}
     paths: Json = {}
     for endpoint in listed:

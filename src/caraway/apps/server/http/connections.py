@@ -132,7 +132,7 @@ def _client_of(descriptor: int, port: int) -> Client | None:
     try:
         return _client(connection, port)
     finally:
-        # The descriptor isn't this object's.
+        # The descriptor belongs to the HTTP server. Without this, it would be closed with the object.
         connection.detach()
 
 
@@ -151,5 +151,5 @@ def _end(client: Client, descriptor: int) -> None:
         own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=os.dup(descriptor))
         with own:
             if _client(own, own.getsockname()[1]) == client:
-                # The HTTP server closes a connection whose client has ended it.
+                # To the HTTP server this looks as if the client had ended the connection, so the server closes it.
                 own.shutdown(socket.SHUT_RDWR)

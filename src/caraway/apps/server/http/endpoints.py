@@ -15,7 +15,8 @@ from caraway.apps.server.http.messages import Headers, HttpResponse, Request
 from caraway.state.permissions import Caller, Mode
 
 API = "/api/v1"
-# The paths that an answer to an unknown one names, the characters of it that are compared, and the path of all.
+# An error about an unknown path names so many similar paths, which are found by so many of its first characters, and
+# the path of the document that describes all endpoints.
 NEAREST, COMPARED, DESCRIBED = 3, 80, f"{API}/openapi.json"
 
 JSON = "application/json"
@@ -203,7 +204,8 @@ class Router:
         )
         if allowed:
             return WrongMethodError(f"{path} doesn't take {method}; it takes {', '.join(allowed)}", ", ".join(allowed))
-        # A stranger may ask for any path, and the search takes time by the product of lengths.
+        # A stranger may ask for a path of any length, and the time of the search grows with it. So only its beginning
+        # is compared.
         known = dict.fromkeys(endpoint.path for endpoint in self._endpoints)
         near = get_close_matches(path[:COMPARED], known, n=NEAREST, cutoff=0.0)
         listed = ", ".join(f"{e.method} {e.path}" for name in near for e in self._endpoints if e.path == name)

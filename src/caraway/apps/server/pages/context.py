@@ -20,8 +20,8 @@ from caraway.state.permissions import ANYBODY
 
 # The most graphs whose catalogues are kept: those of the branches and roles that people look at.
 MAX_CATALOGUES = 8
-# The pages that show how something is now, and have no form whose entries would be lost, are loaded again by themselves
-# after some seconds. An address may choose how many, or that its page isn't.
+# The pages that show how something is now, and have no form whose entries would be lost. They are loaded again by
+# themselves after some seconds, one of `REFRESH` as the address chooses.
 LIVE = frozenset(
     f"{HOME}{page}" for page in ("", "/dataset", "/feature", "/job", "/source", "/sink", "/quality", "/jobs")
 )

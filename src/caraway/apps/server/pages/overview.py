@@ -123,7 +123,8 @@ def calls() -> Sequence[Calls]:
             continue
         for sample in family.samples:
             target = sample.labels.get("target", "")
-            # The requests for pages would be longer than the list of all others.
+            # All pages of the console are shown as one target, since they would make a longer list than all other
+            # endpoints.
             target = "console" if target.startswith("console_") else target
             one = found.setdefault(target, Calls(target))
             if sample.name == "caraway_request_latency_seconds_sum":

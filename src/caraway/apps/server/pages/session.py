@@ -169,7 +169,7 @@ def form_of(body: bytes, headers: Headers, *, signed_in: bool = True) -> dict[st
         ForeignSiteError: Another page, or a program, sent it.
         ForbiddenError: The form is of another session.
     """
-    # `Sites` has compared an origin that is there with the server's name.
+    # Any other origin was compared with the server's name by `Sites`.
     if headers.get("origin") in {None, "null"} and headers.get("sec-fetch-site") != "same-origin":
         raise ForeignSiteError("a form of the console may be sent by its own pages only")
     fields = {name: values[-1] for name, values in fields_in(body.decode("utf-8", "replace")).items()}

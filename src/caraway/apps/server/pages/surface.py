@@ -51,18 +51,18 @@ PAGES: tuple[Endpoint, ...] = (
     _page("/source", entities.source, READ_DEFINITION),
     _page("/sink", entities.sink, READ_DEFINITION),
     _page("/job", entities.job, READ_DEFINITION),
-    # This change is recorded by the endpoint of the API that it asks.
+    # The endpoint of the API that this page asks records the change in the audit log, so the page isn't `recorded`.
     _page("/job/pause", entities.pause, WRITE_DEFINITION, "POST"),
     _page("/lineage", lineage.lineage, READ_DEFINITION),
     _page("/dead-letters", letters.letters, READ_DATA),
     _page("/dead-letter", letters.letter, READ_DATA),
-    # The change of a replay is recorded by the endpoint of the API that it asks.
+    # The endpoint of the API that this page asks records the replay in the audit log, so the page isn't `recorded`.
     _page("/replay", letters.replay, WRITE_DATA, "POST"),
     _page("/branches", branches.branches, READ_DEFINITION),
     _page("/commit", branches.commit, READ_DEFINITION),
     _page("/diff", branches.diff, READ_DEFINITION),
     _page("/preview", branches.preview, WRITE_DEFINITION, "POST"),
-    # This change and the next are recorded by the endpoints of the API that they ask.
+    # The endpoints of the API that this page asks record the changes in the audit log, so the page isn't `recorded`.
     _page("/change", branches.change, WRITE_DEFINITION, "POST"),
     _page("/jobs", background.jobs, READ_DEFINITION),
     _page("/archive", background.archive, READ_DEFINITION),

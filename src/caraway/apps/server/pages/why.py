@@ -86,6 +86,6 @@ async def _explanation(context: PageContext, request: Request[Any, Any], query_i
         why=found,
         value="" if found is None else shown_value(found.value),
         inputs=[] if found is None else [(name, shown_value(value)) for name, value in found.inputs.items()],
-        # The first lines of the tree, the check and the inputs, are facts at the top of the page.
+        # The tree begins with the check and the inputs. The page shows both at its top, so the steps begin behind them.
         steps=None if found is None else shortened(Line("", tree(found).below[2 if found.inputs else 1 :])),
     )
