@@ -54,7 +54,7 @@ class Connector:
     # clients send the rows, as to a webhook. It is named and not imported, so that definitions don't load the system's
     # library.
     reader: ClassVar[str] = ""
-    # The readers of formats that aren't read by `reader`, by the name of the format.
+    # The classes for those formats that `reader` doesn't read, by the name of the format, as "module:class".
     format_readers: ClassVar[Mapping[str, str]] = {}
     # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()

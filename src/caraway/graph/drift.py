@@ -33,5 +33,6 @@ class Drift:
         )
 
 
-# An index above 0.2 is commonly called a significant shift of a population, and one between 0.1 and 0.2 a moderate one.
+# A population stability index (`psi`) above 0.2 is commonly called a significant shift of a population, and one between
+# 0.1 and 0.2 a moderate one.
 DEFAULT_DRIFT = Drift(psi=0.2, ks=0.1, mean=0.5, missing=0.05, categories=0.02)

@@ -23,7 +23,7 @@ DAY_S = 86_400
 BUSY = 0.7
 #: The numbers of shards for which `Capacity.shards` says how great the rates may be.
 SHARDS = (1, 2, 4, 8, 16, 32, 64)
-# Adding shards is no use any more when twice as many take less than this many times as much.
+# If twice as many shards take less than this many times the rates, further shards are hardly of use (`Shards.bends`).
 BEND = 1.5
 
 

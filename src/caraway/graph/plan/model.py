@@ -21,13 +21,14 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 # The number of hexadecimal digits of the content hash in the names of topics and jobs: 48 bits, so that two definitions
 # of one dataset practically never collide.
 NAME_DIGITS = 12
-# The number of hexadecimal digits that tell apart branches whose names would become the same text.
+# The number of hexadecimal digits of the hash by which `_name_of_branch` tells apart branches whose names would become
+# the same text.
 BRANCH_DIGITS = 8
 _HASH, _GENERATION = rf"\.[0-9a-f]{{{NAME_DIGITS}}}", rf"(?:\.[0-9]{{1,{NAME_DIGITS - 1}}})?"
 # The end of the name of a topic, in any of its generations (`caraway.state.blueprints`): the dataset and the hash of
 # its definition.
 DEFINITION = re.compile(rf"([^.]+{_HASH}){_GENERATION}$")
-# The whole name of any topic of the platform.
+# The whole name of any topic of the platform, which no source may read and no sink may write.
 _OWN_TOPIC = re.compile(rf"caraway\..*|.*{_HASH}{_GENERATION}")
 # The most names of topics for which `definition_of` caches its result: far more than a deployment has.
 KEPT_DEFINITIONS = 10_000

@@ -20,7 +20,7 @@ _WRITTEN = {
     (S3System, "secret_access_key"): "aws_secret_access_key",
     (IcebergSystem, "secret_access_key"): "aws_secret_access_key",
 }
-# An address with a password.
+# Finds an address with a password: scheme://user:password@host.
 _LOGIN = re.compile(r"[a-z0-9+.\-]+://[^/?#@]*:[^/?#]+@", re.IGNORECASE)
 
 # Returns the value of a secret, or raises the errors of `caraway.graph.secrets.resolver.Resolver.resolve`.

@@ -34,7 +34,7 @@ FIELDS: dict[tuple[type, str], str] = {
 }
 # Fields of specs whose None is sent as the empty text, because the message's field can't be absent.
 EMPTY_IS_NONE = {(SinkSpec, "cdc")}
-# Fields of messages that are no part of a spec.
+# Fields of messages that no attribute of a spec stands for. All other fields must have one.
 WITHOUT_SPEC = {"caraway.v1.CommitRequest.format"}
 
 # Members of a union whose case in the oneof isn't named after the class.

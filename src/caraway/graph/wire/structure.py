@@ -43,7 +43,7 @@ Hint: TypeAlias = Any
 Field: TypeAlias = Any
 Oneof: TypeAlias = Any
 
-# The protobuf types that hold a scalar of Python.
+# The types of protobuf's fields that can hold each scalar type of Python.
 _SCALARS: dict[type, set[int]] = {
     bool: {FieldDescriptor.TYPE_BOOL},
     int: {FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_SINT32},
