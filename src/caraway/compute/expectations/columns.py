@@ -41,7 +41,8 @@ Types = Mapping[str, DataType]
 # compares the values one by one.
 EXACT = 2**53
 YES, NO = pl.lit(value=True), pl.lit(value=False)
-# The types whose values polars orders as Python does, if both sides have the same one.
+# The types whose values polars orders as Python does, if both sides have the same one. Pairs of other types are
+# compared by Python.
 _ORDERED = (IntType, FloatType, StringType, DatetimeType, DateType)
 _KINDS: Mapping[type, str] = {
     BoolType: "bool",
@@ -132,7 +133,8 @@ def _length_equals(arguments: Arguments, types: Types) -> pl.Expr | None:
     return pl.col(arguments["column"]).str.len_chars().cast(pl.Int64) == min(max(wanted, -1), INT_MAX)
 
 
-# A call of pyarrow compiles the pattern, which takes as long as looking at some ten texts one by one.
+# Up to this many texts are looked at one by one. A call of pyarrow first compiles the pattern, which takes as long as
+# looking at some ten texts.
 FEW_TEXTS = 10
 
 

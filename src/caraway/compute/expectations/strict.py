@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # The most characters of a value, and of the arguments of a check, in a reason.
 SHOWN_VALUE, SHOWN_ARGUMENTS = 100, 300
-# The arguments of a check that don't change which rows pass it.
+# The arguments of a check that don't change which rows pass it, so reasons leave them out.
 _WITHOUT_EFFECT = frozenset({STRICT, "mostly", "result_format", "include_config", "catch_exceptions", "meta"})
 
 

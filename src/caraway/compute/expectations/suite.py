@@ -29,7 +29,8 @@ Mask = npt.NDArray[np.bool_]
 # A row's values in stored form (docs/inside/records.md), by column.
 Columns = Mapping[str, Sequence[Any]]
 
-# The most values whose results a check keeps, and the most characters of a text whose result it keeps.
+# The most values whose results a check keeps, at which it forgets all of them, and the most characters of a text whose
+# result it keeps.
 KEPT_RESULTS, KEPT_CHARACTERS = 20_000, 200
 
 
@@ -232,7 +233,8 @@ def _compiled(item: Expectation, types: Mapping[str, DataType]) -> _Check:
 
 
 def _mask(masks: pl.DataFrame, name: str) -> Mask:
-    # A comparison with null is null; such rows are left out by another mask.
+    # A check of a null may have the result null, which becomes False here. The mask of skipped rows leaves out such
+    # rows.
     found: Mask = masks[name].fill_null(value=False).to_numpy()
     return found
 

@@ -51,7 +51,8 @@ CompilePython = Callable[[PythonStep, Callable[[PythonStep, bool], DatasetLookup
 # another process or server, side by side.
 Stage = tuple[tuple[Run, ...], tuple[LaterRun, ...]]
 
-# The function by which `to_json` leaves values as they are, because their stored form is JSON already.
+# The conversion that `to_json` returns for types whose stored form is JSON already. Columns of these types aren't
+# converted.
 AS_STORED = to_json(STRING)
 
 

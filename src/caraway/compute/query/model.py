@@ -54,7 +54,7 @@ class Reader(Protocol[SourceT_contra, KeyT_contra]):
         return self.read(source, keys, at_us, columns)
 
 
-# The source of rows for queries.
+# The source of rows for queries, which name a dataset by its name and a key by the tuple of its values.
 QueryReader = Reader[str, tuple[object, ...]]
 
 

@@ -18,7 +18,7 @@ from caraway.errors import InvalidInputError
 PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = PLACEHOLDER.encode()
 _UNAVAILABLE = frozenset({PLACEHOLDER, base64.b64encode(_BYTES).decode()})
-# The types whose values never stand for a value that Debezium didn't send; for other types a placeholder may.
+# The Python types of values that are never a placeholder, so they needn't be compared with it.
 _AVAILABLE: frozenset[type] = frozenset({int, float, bool, type(None)})
 # The empty values of types that Debezium writes as text: of text, of instants with a time zone, of JSON, and of
 # decimals as base64.

@@ -11,7 +11,7 @@ from caraway.graph.windows import ContinuousWindow, HoppingWindow
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# The time at which a row leaves that never leaves.
+# The entry in `leaves` of a row that never leaves.
 NEVER = np.iinfo(np.int64).max
 
 

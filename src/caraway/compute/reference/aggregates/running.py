@@ -183,8 +183,8 @@ class _Listed:
         self._spec = spec
         self._once = spec.dedup or spec.function is AggregateFunction.DISTINCT
         self._end = -1 if spec.function is AggregateFunction.LAST_K else 0
-        # The positions of the listed rows, in ascending order. If equal values are listed once, that is at the position
-        # of the first of them, for `LAST_K` at that of the last.
+        # The positions of the listed rows, in ascending order. If equal values are listed once, only the position of
+        # the first of them is here, for `LAST_K` that of the last.
         self._listed: list[int] = []
         self._values: dict[int, Any] = {}
         self._equal: dict[object, list[int]] = {}

@@ -22,7 +22,8 @@ BOOLEAN_COLUMNS = frozenset({"bool", "boolean", "bool[pyarrow]"})
 
 # Columns in stored form, all of one length.
 Columns = Mapping[str, Sequence[object]]
-# Calls a user's function with the rows of a frame, given as columns and their number, and returns a column or several.
+# Functions that call a user's function with a frame, given as columns and the number of rows. A `ColumnCall` returns
+# one column, a `FrameCall` several.
 ColumnCall = Callable[[Columns, int], list[object]]
 FrameCall = Callable[[Columns, int], dict[str, list[object]]]
 
