@@ -320,7 +320,7 @@ def table_of(frame: Any) -> pa.Table:
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidInputError(f"the frame has a column that can't be sent: {error}") from error
     if type(frame).__module__.partition(".")[0] == "polars":
-        # The module is loaded, since the frame is one of polars.
+        # polars is loaded already, since the frame is one of its frames, so `sys.modules` has it.
         return frame.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
     raise InvalidInputError(f"rows are a frame of pandas or polars, or an Arrow table, not {type(frame).__name__}")
 
