@@ -27,7 +27,7 @@ def of_columns(function: Callable[[list[pl.Series]], pl.Series], inputs: Sequenc
 
     def compute(columns: Sequence[pl.Series]) -> pl.Series:
         length = next((len(column) for column in columns if len(column) != 1), 1)
-        # A constant arrives as a column of a single value.
+        # A constant arrives as a column of a single value, which is repeated here.
         aligned = [column if len(column) == length else column.new_from_index(0, length) for column in columns]
         return function(aligned[:count])
 
