@@ -10,9 +10,10 @@ from caraway.graph.connectors import RedisConnector as RedisSpec
 from caraway.graph.systems import RedisSystem
 
 FORMATS = ("hash", "json")
-# The keys with the positions of sinks begin like this (`caraway.dataplane.sinks.redis.rows`).
+# The keys under which sinks keep their positions begin like this (`caraway.dataplane.sinks.redis.rows`), so keys of
+# rows mustn't.
 POSITION = "caraway:"
-# Redis counts the time to live in milliseconds.
+# Redis counts the time to live in milliseconds, so none can be shorter.
 SHORTEST_TTL_US = 1_000
 
 
