@@ -214,7 +214,8 @@ class Partial:
         try:
             return _ENCODE((self.count, self.low, self.high, self.flags, columns, *further))
         except OverflowError:
-            # Decimals of more than 18 digits may take more than 64 bits as numbers of smallest units.
+            # As numbers of smallest units, decimals of more than 18 digits may take more than 64 bits, which
+            # MessagePack doesn't have. Then the bounds are packed as bytes.
             columns = [(c.pack(), _packed_bound(c.least), _packed_bound(c.greatest)) for c in self.columns]
             return _ENCODE((self.count, self.low, self.high, self.flags, columns, *further))
 

@@ -379,7 +379,8 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
             # A database without a partition of the topic has no offsets and an unknown lag. It misses no record, so its
             # lag is left out of the sum.
             lags = [part.lag for part in (known, status) if part.offsets]
-            # Databases that read the same partitions wait for the same records.
+            # Databases that read the same partitions wait for the same records, so their lags aren't added: the
+            # greatest one counts.
             total = max if known.offsets.keys() & status.offsets.keys() else sum
             status = replace(  # noqa: PLW2901 (the sum so far)
                 known,

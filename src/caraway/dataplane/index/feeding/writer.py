@@ -21,7 +21,8 @@ from caraway.dataplane.topics.reader import Message
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import IndexKind, IndexPlan
 
-# Is called with the arrivals of markers (`caraway.dataplane.topics.markers`) that were read from a topic.
+# A function that is called with the arrivals of markers (`caraway.dataplane.topics.markers`) that were read from a
+# topic.
 NoteArrivals = Callable[[str, Sequence[Message]], object]
 # A feed of an index's records: `read` and `complete` prepare them for `apply` and `put`, which add them to a batch.
 Feed = VersionFeed | AggregateInputFeed

@@ -12,7 +12,7 @@ from caraway.dataplane.topics.reader import Message
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import RecordSchema
 
-# The most encoded keys that are kept, and the most bytes of each.
+# The most encoded keys that are kept, after which all are dropped, and the most bytes of a key that is kept.
 KEPT_KEYS, KEPT_BYTES = 50_000, 100
 
 

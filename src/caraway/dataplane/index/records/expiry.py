@@ -19,8 +19,8 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
     for a new one. Only the thread that writes the asset may call this.
     """
     iterator, batch = store.iterator(), store.batch()
-    # The entries of keys sort before those of the whole asset, such as locations. The first of the latter are the
-    # erased keys.
+    # The sweep ends here: entries of keys come before those of the whole asset, such as locations, of which the erased
+    # keys are the first.
     end = asset + ERASED
     iterator.seek(start or asset)
     looked = removed = 0

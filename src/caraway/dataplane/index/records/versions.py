@@ -78,7 +78,8 @@ class VersionReader:
         row = {column.name: position for position, column in enumerate(plan.schema.columns)}
         self._columns = tuple(_pick(name, plan, keys, row) for name in columns)
         self._needs_key = any(name in keys for name in columns)
-        # Most reads want no key columns. Then one call takes all values out of the row.
+        # Most reads want no key columns. Then one call takes all values out of the row; otherwise this is None, and
+        # each value is taken by itself.
         self._values = _values(columns, keys, row)
 
     def bound(self, iterator: RdictIter, elsewhere: object = None) -> Callable[[bytes, int], tuple[list[object], bool]]:

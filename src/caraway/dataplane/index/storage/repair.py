@@ -130,7 +130,8 @@ class DatabaseFolder:
         db = open_database(self.path, self.cache)
         with TRANSLATED:
             db.put(FORMAT_KEY, self.format)
-            # After a power failure a database without the mark would look like one of another format.
+            # The format is on the disk before anything else. Without it, after a power failure, the database would look
+            # like one of another format, and be moved aside.
             db.flush_wal(sync=True)
         return db
 

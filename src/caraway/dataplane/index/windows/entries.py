@@ -128,7 +128,7 @@ class KeyEntries:
             values.append(iterator.value())
             iterator.next()
         check_end(iterator)
-        # The raw entries of an index are all puts, so the decoder that knows only puts does.
+        # The raw entries of an index are all puts, so they are decoded together, by a decoder that takes nothing else.
         records = self._shape.codec.decode_puts(values)
         times = [record.time for record in records]
         rank = len(entries) + TIME_BYTES

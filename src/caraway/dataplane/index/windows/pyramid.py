@@ -269,7 +269,7 @@ class _KeyTiles:
         entries = pyramid.store.scan(prefix + RAW + pack_u64(number << shift), last)
         rank = len(prefix) + len(RAW) + TIME_BYTES
         found = [(key[rank:], value) for key, value in entries if key not in self._touched]
-        # The raw entries of an index are all puts, so the decoder that knows only puts does.
+        # The raw entries of an index are all puts, so they are decoded together, by a decoder that takes nothing else.
         records = pyramid.codec.decode_puts([value for _, value in found])
         times = [record.time for record in records]
         values = self._layout.values_of_rows([record.row for record in records], times)
