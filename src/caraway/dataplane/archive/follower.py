@@ -34,7 +34,7 @@ PIECE_BYTES = 2 << 20
 # largest table is written at once.
 TABLE_BYTES = 16 << 20
 ALL_BYTES = 64 << 20
-# The number of writes of a table, each of which makes a small file, after which its files are made into large ones.
+# Each write of a table makes a small file. After this number of writes the small files are made into large ones.
 SMALL_FILES = 64
 VACUUM_SECONDS = 3600.0
 RETRY_SECONDS = 2.0

@@ -166,7 +166,8 @@ class ArchiveTable:
         written = [file for file in written if file.exists()]
         actions = [json.loads(line) for file in written for line in file.read_bytes().splitlines()]
         written += [folder / unquote(action["add"]["path"]) for action in actions if "add" in action]
-        # A later commit may have replaced a file of an earlier one, which was removed then.
+        # A later commit may have replaced a file of an earlier one, and removed it, so only the files that are left are
+        # synced.
         kept = [file for file in written if file.exists()]
         for path in [*kept, *{file.parent for file in kept}, folder]:
             sync(path)
