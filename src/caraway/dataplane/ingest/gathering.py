@@ -43,7 +43,7 @@ class GatheringWriter:
         """Write through `writer`; a record waits for the message before it for `longest_s` seconds at most."""
         self._writer = writer
         self._longest_s = longest_s
-        # The group of each topic that waits, and the number of groups that are under way.
+        # By topic, the group that waits, and the number of groups that are under way.
         self._waiting: dict[str, _Group] = {}
         self._under_way: dict[str, int] = {}
 
@@ -102,7 +102,7 @@ class GatheringWriter:
             self._send(loop, topic, waiting)
         error = written.exception()
         for future in group.futures:
-            # The future of a request that was cancelled is done.
+            # A request that was cancelled has a future that is done already, and can't be set again.
             if future.done():
                 continue
             if error is None:

@@ -70,7 +70,8 @@ class _Serving:
         if work.marks is not None:
             header, key, written = work.marks
             marks = Marks(header=header, key=key, written=written)
-        # The server leaves only requests to this process in which no row can be of an erased key.
+        # The server leaves a request to this process only if no row in it can be of an erased key, so an empty set of
+        # them will do.
         deliverer = Deliverer(endpoint.targets, rows, origin=endpoint.origin, erased=ErasedKeys(dict), marks=marks)
         return await Intake(self._writer, endpoint, rows, deliverer).run(in_thread=False, step=THREAD_SLICE)
 

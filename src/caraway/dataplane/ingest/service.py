@@ -99,7 +99,8 @@ class IngestService:
         if self._process is None or not endpoint.is_plain or not self._process.is_ready():
             return False
         if endpoint.is_bounded:
-            # Its source may end while the request waits for the other process.
+            # The source may end while the request waits for the other process, and its rows would be taken
+            # nevertheless.
             return False
         return all(self._erased.hides_record(target.topic, target.schema) is None for target in endpoint.targets)
 
