@@ -137,7 +137,8 @@ class IcebergWriter:
         """Return the position in the table."""
         snapshot = self._table.current_snapshot()
         found: str | None = None
-        # Others may have made the newest snapshots, for instance to compact the table.
+        # Others may have made the newest snapshots, for instance to compact the table. So the newest one that a sink
+        # has made is looked for.
         while snapshot is not None and found is None:
             summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
             found = summary.get(self._property)

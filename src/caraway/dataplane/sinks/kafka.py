@@ -67,7 +67,7 @@ class KafkaWriter:
         self._group = f"caraway-{writing.name}"
         try:
             self._producer, self._transactional = self._connected()
-            # It reads nothing: it only belongs to the group whose offsets the transactions commit.
+            # The consumer reads nothing: it only belongs to the group whose offsets the transactions commit.
             consuming = {"group.id": self._group, "enable.auto.commit": False, "isolation.level": "read_committed"}
             config = {**self._settings, **consuming}
             check_brokers(self._servers)
@@ -146,7 +146,8 @@ class KafkaWriter:
             producer.abort_transaction(ANSWER_S)
             return False
         if refused:
-            # Dead letters are durable before the position moves behind their changes.
+            # Dead letters are durable before the position moves behind their changes. Otherwise a crash in between
+            # would lose these.
             self._writing.refuse([Refusal(batch.changes[number], reason) for number, reason in refused.items()])
         if transactional:
             position = orjson.dumps({str(partition): offset for partition, offset in batch.reached.items()}).decode()

@@ -46,7 +46,7 @@ class RemoteWriter:
         Raises what `caraway.dataplane.sinks.writer.OpenWriter` does.
         """
         self._writing, self._batch = writing, Batch(changes=(), reached={})
-        # The places of the batch's changes that were refused.
+        # The changes of the batch that were refused, by partition and offset.
         self._refused: set[tuple[int, int]] = set()
         plain = replace(writing, sign_in=_plain(writing.sign_in), refuse=_nobody, keep=bool, pause=float)
         self._process = _process(

@@ -47,7 +47,7 @@ def table_rows(plan: SinkPlan, changes: Sequence[Change]) -> list[TableRow]:
         if keyed:
             made.append(TableRow(change, change.row, "", deleted=after is None))
             continue
-        # A row without keys that is revised has another hash than before.
+        # A row without keys that is revised has another hash than before, so the row with the old hash is deleted.
         hashes = ["" if row is None else _hash_of(plan, row, change.key) for row in (before, after)]
         if hashes[0] == hashes[1]:
             continue

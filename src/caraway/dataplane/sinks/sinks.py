@@ -193,7 +193,8 @@ class Sinks:
                 branch=branch,
                 sign_in=replace(self._sign_in, resolve=secrets),
                 product=self._product,
-                # The system that gives the reason may quote the credentials with which it was called.
+                # The system that gives the reason may quote the credentials with which it was called. They are hidden
+                # before the reason becomes a dead letter.
                 refuse=lambda refusals: refuse([replace(each, reason=secrets.hide(each.reason)) for each in refusals]),
                 keep=partial(right.keep, succeeds=True),
                 pause=stopping.wait,

@@ -40,7 +40,7 @@ POLL_S = 0.5
 # The most messages and bytes of a batch that is written as it comes, and of one of a sink that is written at intervals.
 BATCH_MESSAGES, BATCH_BYTES = 1_000, 4 * 1024 * 1024
 ROUND_MESSAGES, ROUND_BYTES = 50_000, 32 * 1024 * 1024
-# The most seconds for which the messages of an interrupted batch are awaited, which were there before.
+# The most seconds for which the rest of an interrupted batch is awaited, whose messages were on the topic before.
 REST_S = 30.0
 # The seconds between two looks for dead letters that are to be sent again.
 REPLAYS_S = 1.0

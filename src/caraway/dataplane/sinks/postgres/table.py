@@ -144,7 +144,8 @@ class SinkTable:
             f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}" for column in self.columns
         ]
         keys = ", ".join(quote(key.name) for key in self.keys)
-        # Keys of a primary key can't be null. Postgres has the other form from version 15 on.
+        # A primary key can't have nulls, so keys that may be null get a unique constraint that takes nulls for equal.
+        # Postgres has that from version 15 on.
         unique = "UNIQUE NULLS NOT DISTINCT" if any(key.nullable for key in self.keys) else "PRIMARY KEY"
         text = self.description.replace("'", "''")
         return [

@@ -104,7 +104,8 @@ class PostgresWriter:
                 self._replace()
             if rows:
                 self._put(rows, refusals)
-            # Dead letters are durable before the position moves behind their changes.
+            # Dead letters are durable before the position moves behind their changes. Otherwise a crash in between
+            # would lose these.
             if refusals:
                 self._writing.refuse(refusals)
             reached = {str(partition): offset for partition, offset in batch.reached.items()}
@@ -153,7 +154,7 @@ class PostgresWriter:
         if connection.execute(_SHAPE, [table.title]).fetchall() == list(table.shape()):
             self._do(f"DELETE FROM {table.title}")  # noqa: S608 (the name is quoted)
         else:
-            # The earlier sink had other names for columns.
+            # The table of the earlier sink has other columns, so a new one takes its place.
             self._do(f"DROP TABLE {table.title}")
             self._create()
 

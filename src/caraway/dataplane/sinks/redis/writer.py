@@ -119,7 +119,8 @@ class RedisWriter:
         with _translated(self._where):
             if not self._offsets():
                 self._remove_earlier()
-            # Dead letters are durable before the position moves behind their changes.
+            # Dead letters are durable before the position moves behind their changes. Otherwise a crash in between
+            # would lose these.
             if refusals:
                 self._writing.refuse(refusals)
             self._replace(self._fields(batch.reached), partial(self._put, puts, deletes))
@@ -134,7 +135,7 @@ class RedisWriter:
     ) -> None:
         """Add the commands that write rows to a transaction."""
         if gone := [*deletes, *(key for key, value in puts if not isinstance(value, bytes))]:
-            # A hash that is written over would keep the fields that are null now.
+            # A hash that is written over would keep the fields that are null now, so it is removed first.
             to.unlink(*gone)
         for key, value in puts:
             if isinstance(value, bytes):
