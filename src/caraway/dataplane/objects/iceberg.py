@@ -103,7 +103,8 @@ class _Files(Catalog):
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         del location
-        # All tables come through here with their properties. One of them names code that is run to name new files.
+        # All tables come through here with their properties, one of which may name code that `pyiceberg` would run to
+        # name new files.
         if (name := TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL) in properties:
             raise UnavailableError(f"the table has the property {name}, which names code that isn't run; remove it")
         return GuardedFiles(self.properties)
@@ -118,8 +119,8 @@ class _RestCatalog(_Files, RestCatalog):
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        # The passwords of ~/.netrc and the proxies of the server's environment aren't for whatever a catalog redirects
-        # to. Its certificate authorities are.
+        # The session has none of the server's environment: the passwords of ~/.netrc and the proxies aren't for
+        # whatever address a catalog redirects to. Only the certificate authorities are taken from there.
         session.trust_env = False
         if session.verify is True:
             session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
@@ -141,7 +142,8 @@ class _RestCatalog(_Files, RestCatalog):
         )
         given = self.properties | _said(table_response.config, FILES_SAY) | _said(credentials, FILES_SAY)
         if not given.get("s3.access-key-id"):
-            # The server's own identity isn't shown to whatever address a catalog names.
+            # Without keys the server's own identity signs the requests. They go to the endpoint of the definition, and
+            # not to whatever address a catalog names.
             given["s3.endpoint"] = self._own_endpoint
         table.io = GuardedFiles(given)
         return table
