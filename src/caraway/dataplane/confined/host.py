@@ -70,7 +70,8 @@ def serve(channel: Channel) -> None:
                 with held():
                     work_ahead()
     finally:
-        # The server may have gone without a word.
+        # If the server has gone without a word, the connector is closed nevertheless, and nobody would see an error of
+        # that.
         with suppress(Exception):
             made[0].close()
 

@@ -124,7 +124,7 @@ def _sendable_list(value: Any) -> Any:
 def _sendable_other(value: Any) -> Any:
     match value:
         case msgspec.Raw():
-            # It was packed before.
+            # The value was packed before, so it is sent as it is.
             return value
         case Missing():
             return msgspec.msgpack.Ext(_MISSING, b"")
@@ -134,7 +134,8 @@ def _sendable_other(value: Any) -> Any:
             return _sendable(value.tolist())
         case bytes() | bytearray() | memoryview():
             return bytes(value)
-        # Libraries have types of their own below Python's, such as `tenacity` for the seconds of a pause.
+        # Libraries have types of their own below Python's, such as `tenacity` for the seconds of a pause. A plain value
+        # is sent in their place.
         case str():
             return str.__str__(value)
         case int():
