@@ -36,7 +36,8 @@ def name_parts(name: str, where: str) -> list[str]:
 Parameters = Mapping[str, Callable[[str], Mapping[str, object]]]
 
 
-# The settings of drivers that are files of the server's machine, and libpq's word for the system's own authorities.
+# The settings of drivers whose values are files of the server's machine, and the only one among them that is no file:
+# libpq's word for the system's own authorities.
 _FILES, _SYSTEM = ("sslrootcert", "sslcert", "sslkey", "files"), ("sslrootcert", "system")
 
 

@@ -27,7 +27,7 @@ METADATA = tuple(
 )
 # The prefixes under which IPv6 networks reach the IPv4 address in the last 32 bits (RFC 6052, 8215, 4291, 7915).
 _TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
-# The port of servers of names, which libraries ask in the thread that connects.
+# The port of the servers of names. Libraries ask these in the thread that connects, so they may be reached.
 _NAMES = 53
 _NAME_SERVERS = Path("/etc/resolv.conf")
 # The seconds for which the addresses of a service's name are kept.
@@ -67,7 +67,8 @@ class Networks:
     services: Callable[[], Iterable[Service]]
     endpoints: Sequence[tuple[str, int]] = ()
     _known: dict[str, tuple[float, frozenset[Address]]] = field(default_factory=dict)
-    # All addresses that the names of services have ever had.
+    # All addresses that the names of services have ever had. A service is protected at each of them, also while its
+    # name has another address, or none.
     _had: dict[str, frozenset[Address]] = field(default_factory=dict)
 
     def refusal(self, text: str, port: int, *, metadata: bool = False) -> str:

@@ -12,7 +12,8 @@ from caraway.dataplane.addresses.reach import pinned
 from caraway.graph.systems import PostgresSystem, Secretish
 
 CONNECT_S = 10
-# A file that can't be. With an empty password, libpq would send one of the server's own from ~/.pgpass.
+# A file of passwords that can't exist. If the definition's password is empty, libpq would otherwise send one of the
+# server's own, from ~/.pgpass.
 NO_PASSWORDS = f"{os.devnull}/none"
 
 _SSL_MODES = {mode: mode for mode in ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")}

@@ -93,7 +93,8 @@ def _install() -> None:
             _HELD[self] = hold
         start(self)
 
-    # Nothing else tells which thread has started another one: libraries, such as MongoDB's, connect in their own.
+    # Libraries, such as MongoDB's, connect in threads of their own, which must be held as the thread that starts them
+    # is. Nothing else tells which thread that is.
     threading.Thread.start = start_held  # type: ignore[method-assign]
 
 
