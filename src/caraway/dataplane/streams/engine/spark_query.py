@@ -94,7 +94,7 @@ class SparkQuery:
 
     def _runs(self) -> bool:
         now = self.clock()
-        # The end of a backlog is the begin of real-time mode, so it is noticed soon.
+        # The query of a backlog is asked in each round: its end is the begin of real-time mode, so it is noticed soon.
         if self.active and (self.phase is not Phase.LIVE or now - self._asked_at >= ASK_SECONDS):
             self.active, self._asked_at = self.query.isActive, now
         return self.active

@@ -90,7 +90,8 @@ class SparkRuntime:
         interval = staggered(self.checkpoint_interval_seconds, plan.job_id)
         trigger = _TRIGGERS.get(phase) or trigger_of(plan.mode)
         letters = LetterCount(self.session, plan.job_id)
-        # Only jobs in real-time mode occupy all of their tasks' slots at once, and for good.
+        # Only jobs in real-time mode occupy all of their tasks' slots at once, and for good, so only they reserve
+        # slots.
         slots = slots_of(plan, partitions=self.partitions, tasks=tasks) if trigger is Trigger.REAL_TIME else 0
         self.slots.reserve(plan.job_id, slots)
         try:

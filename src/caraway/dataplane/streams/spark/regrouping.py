@@ -55,7 +55,7 @@ def _before(step: ops.Operator, names: _Names) -> _Names:
         case ops.Assign() | ops.AssignFunction() | ops.Transform() if names is not None and names & _computed(
             step, names
         ):
-            # The expression may read any column.
+            # The column is computed, and the expression may read any column of the rows before.
             return None
         case ops.Rename() if names is not None:
             for old, new in reversed(step.pairs):
