@@ -21,7 +21,8 @@ from caraway.process.settings.errors import ConfigurationError
 TOPIC_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 POLL_S = 0.05
 ANSWER_TIMEOUT_S = 5.0
-# The looks at the brokers at a start, in seconds, until one has an answer or the reason why there is none.
+# The seconds for which each look at the brokers waits at a start. The first one with an answer, or with the reason why
+# there is none, is the last.
 LOOKS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 # The settings to look at when brokers refuse a client, by a part of librdkafka's text about it.

@@ -130,7 +130,7 @@ def _check_files(kafka: KafkaSettings) -> None:
             context.load_cert_chain(kafka.certificate_file, kafka.key_file, password="")
     except OSError as error:
         raise ConfigurationError(f"{settings} can't be used ({error})") from error
-    # Java's clients take no other form of a key.
+    # Java's clients take a key only in this form.
     if kafka.key_file is not None and "-----BEGIN PRIVATE KEY-----" not in kafka.key_file.read_text():
         raise ConfigurationError(
             f"kafka.key_file: {kafka.key_file} must be a key in PKCS #8 without a passphrase (BEGIN PRIVATE KEY); "
