@@ -293,7 +293,7 @@ class DeltaReader(PolledInRounds):
         there = {"insert": "c", "update_postimage": "u"}
         files: list[ChangeFile]
         if changed:
-            # Their files are read twice: first for the rows that are gone, then for those that are there.
+            # The files of changes are read twice: first for the rows that are gone, then for those that are there.
             files = [_change_file(file, ops) for ops in (gone, there) for file in changed]
         else:
             files = [_change_file(file, {"": "d"}) for file in removed if file.get("dataChange")]

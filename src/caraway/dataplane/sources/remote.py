@@ -55,7 +55,8 @@ class _Told(msgspec.Struct):
     size: Int64
     is_fence: bool
     is_activity: bool
-    # Lists, whose values are cast to the types of the dataset. (They are long, and a list of a known type is copied.)
+    # The values of each column, as lists. Their types aren't checked here, since msgspec would copy a list of a known
+    # type, and the lists are long; they are cast to the types of the dataset.
     columns: dict[str, Any]
 
 

@@ -174,8 +174,8 @@ class Sources:
         return self._fleet.statuses(_status, _standby)
 
     def _begin(self, name: str, plan: IngestPlan) -> Leased[IngestPlan, SourceWorker]:
-        # Each source has a producer of its own, whose rows its worker alone awaits. So a write can be known by a drain,
-        # and no rows of log requests wait behind those of sources.
+        # Each source has a producer of its own, whose rows its worker alone awaits. So a write is known to be durable
+        # as soon as the producer has no row left, and no rows of log requests wait behind those of sources.
         writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S, linger_ms=LINGER_MS, by_drain=True)
         functions = self._functions()
         connector = plan.source.connector

@@ -271,7 +271,8 @@ class SourceWorker:
                 definition = definition_of(self.target.plan)
                 self._items = {} if saved == definition else {DEFINITION: definition}
             if self._items or self._position != checkpoint.position:
-                # The beginning of the first read is fixed before any row is read.
+                # The place at which the first read begins is saved before any row is read, so that a start after a
+                # crash begins there, too.
                 self._store(replace(checkpoint, position=self._position))
         except BaseException:
             reader.close()

@@ -27,7 +27,7 @@ _INSERTS = frozenset({"c", "r"})
 Envelope = dict[str, object]
 
 
-# It isn't frozen: one is made for each row, and a frozen one would take twice the time.
+# This class isn't frozen: one is made for each row, and a frozen one would take twice the time.
 @dataclass(slots=True)
 class _Entry:
     """A change on its way into an envelope. `change` is that of the log; None for rows that aren't from there."""

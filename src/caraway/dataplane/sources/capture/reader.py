@@ -316,8 +316,9 @@ class CaptureReader:
         self._is_emptied = True
         if position.is_done(begin.at, number):
             return True
-        # The records of the dataset tell which keys it has. So all rows before must be on the topic then, and none of
-        # those behind, also if this process is killed in between.
+        # The records of the dataset tell which keys it has, so they are read when all rows before this place are on the
+        # topic, and none of those behind. The position is saved first, so that this is so even if the process is killed
+        # in between.
         position.index = number
         self._deleting = iter(self._context.live_rows())
         batch.is_news = batch.is_fence = True
@@ -340,7 +341,7 @@ class CaptureReader:
                 key = {column: live.key[name] for name, column in self._key_columns.items() if column is not None}
                 (digest,) = seeded_digests([repr(sorted(live.key.items())).encode()], position.seed)
                 mark = change_mark(at, position.index, digest)
-                # A delete doesn't come before the row that it deletes.
+                # The time of a delete isn't before that of the row that it deletes.
                 batch.delete(key, mark, max(position.committed_us, live.at_us))
                 continue
             self._deleting = None

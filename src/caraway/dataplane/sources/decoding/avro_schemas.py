@@ -206,7 +206,8 @@ class _Compiler:
     def _repeated(self, schema: Any, kind: type, element: Part, least: int) -> Part:
         """Return an array or map of elements that take at least so many bytes."""
         if not least:
-            # The number of elements is a part of the record, and each of them is made, though none takes a byte.
+            # The record only has the number of such elements, and each of them is made, so a few bytes could fill the
+            # memory.
             raise InvalidInputError("has a list whose elements take no bytes")
         convert = element.convert
         every: Convert | None = None

@@ -84,7 +84,7 @@ class Registry:
             timeout=ANSWER_TIMEOUT_S,
             # A redirect could send the credentials to another host.
             follow_redirects=False,
-            # A proxy of the server's environment would connect in its place, to whatever address.
+            # A proxy of the server's environment would connect in place of this process, to whatever address.
             trust_env=False,
             verify=verify,
             transport=transport,

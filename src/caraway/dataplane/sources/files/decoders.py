@@ -143,7 +143,7 @@ def _csv(settings: CSVFormat, path: str, file: StoreFile, first: int, how: Decod
     content = Salvaged(decompressed(path, file))
 
     def refuse(row: Any) -> str:
-        # Rows are counted from 1, the line with the names included.
+        # Arrow counts rows from 1, including the line with the names.
         bad.append((row.number - (2 if header else 1), _wrong_cells(row)))
         return "skip"
 

@@ -229,5 +229,5 @@ def _numbers(column: Any, dtype: DataType) -> Any:
         return column
     pattern, kind = _PLAIN_NUMBERS[dtype]
     there = pc.if_else(pc.equal(column, ""), None, column)
-    # If there are no texts at all, `all` is true.
+    # If all cells are empty, `all` is true, and a column of nulls is cast.
     return there.cast(kind) if pc.all(pc.match_substring_regex(there, pattern)).as_py() else column

@@ -212,7 +212,8 @@ class FilesReader(ReadInRounds):
             try:
                 part = current.next(store, left)
             except VanishedError:
-                # It was removed or replaced. The next listing finds the file that took its place.
+                # The file was removed or replaced after it was listed. The next listing finds the one that took its
+                # place.
                 part, is_same = None, False
             else:
                 is_same = True

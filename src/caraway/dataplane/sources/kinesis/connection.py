@@ -20,7 +20,8 @@ SESSION = "caraway"
 CONNECT_S, ANSWER_S = 5.0, 10.0
 # A role is assumed again so many seconds before its credentials expire, which they do after an hour.
 RENEWAL_S = 300.0
-# AWS refuses a request because too many came in the same second. Each shard allows five a second to all its readers.
+# The codes with which AWS refuses a request because too many came in the same second. Each shard allows five a second
+# to all its readers.
 THROTTLED = frozenset({"ProvisionedThroughputExceededException", "KMSThrottlingException", "LimitExceededException"})
 RIGHTS = "kinesis:ListShards, kinesis:GetShardIterator and kinesis:GetRecords"
 REGION = re.compile(r"arn:[^:]+:kinesis:([^:]*):")

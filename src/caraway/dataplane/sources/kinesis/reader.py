@@ -245,7 +245,8 @@ class KinesisReader:
             except ClientError as error:
                 if code_of(error) != "InvalidArgumentException":
                     raise
-                # The number is that of a record whose retention has passed.
+                # The number is that of a record whose retention has passed, so the oldest record that is left is the
+                # next one.
                 return self._connection.iterator(shard, ShardIteratorType="TRIM_HORIZON")
         if not isinstance(start, int):
             return self._connection.iterator(shard, ShardIteratorType="TRIM_HORIZON")
@@ -307,7 +308,8 @@ class KinesisReader:
         if reading.empty_at is not None:
             reading.due_at = time.monotonic() + IDLE_S
         if ended:
-            # It isn't asked again, and its children only when its records are handed over.
+            # A shard that has ended isn't asked again, and its children are asked only when its records are handed
+            # over.
             del self._reading[shard.name]
         if records or ended:
             self._answers.append(_Answer(shard.name, records, ended))

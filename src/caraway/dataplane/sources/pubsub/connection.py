@@ -230,5 +230,5 @@ def requests_of(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 def _transport(kind: type[Transport], endpoint: str | None, credentials: Credentials | None) -> Transport:
     if endpoint is None:
         return kind(credentials=credentials)
-    # An emulator, which takes everybody.
+    # The address is that of an emulator, which takes everybody, without encryption.
     return kind(channel=grpc.insecure_channel(endpoint.removeprefix("http://").rstrip("/"), options=OPTIONS))

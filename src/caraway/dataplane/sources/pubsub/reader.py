@@ -199,7 +199,7 @@ class PubSubReader:
             try:
                 self._connection.extend(self._name, ids, 0)
             except ERRORS:
-                # They come again after their deadline.
+                # Messages that couldn't be returned come again after their deadline.
                 LOG.debug("messages couldn't be returned", source=self._connection.where)
         self._connection.close()
         self._ack_pool.shutdown(wait=False, cancel_futures=True)
@@ -309,7 +309,7 @@ class PubSubReader:
                 self._remembered.confirm(marks)
             elif not isinstance(error, InvalidArgument | FailedPrecondition):
                 raise self._connection.error(error, self._name) from error
-            # Otherwise some deadlines had passed. These messages come again, and are acknowledged then.
+            # With these two errors some deadlines had passed. The messages come again, and are acknowledged then.
         self._acks = pending
 
     def _extend(self) -> None:

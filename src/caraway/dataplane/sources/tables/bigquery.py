@@ -117,7 +117,7 @@ class BigQueryTable:
                 condition = f"{name} >= @p0 OR {name} IS NULL"
                 found = self._one(f"SELECT {values} FROM {self._table} WHERE {condition}", [(seen, cursor)])  # noqa: S608 (names are quoted)
             if found is None or not found[1]:
-                # It is the first time, or the greatest rows were deleted.
+                # This is the first time, or the greatest rows were deleted, so the whole table is asked.
                 found = self._one(f"SELECT {values} FROM {self._table}", [])  # noqa: S608 (names are quoted)
         rows, known, greatest, now = found
         self._greatest = greatest

@@ -73,7 +73,7 @@ class _Place:
     def to_json(self) -> dict[str, Any]:
         """Return the position."""
         return {
-            # As a text, since a number of JSON may lose digits.
+            # The seed is kept as a text, since a number of JSON may lose digits.
             "seed": f"{self.seed:x}",
             "round": self.round,
             "pass": self.of_pass,
@@ -148,7 +148,8 @@ class CursorReader:
         self._begun_at = 0.0
         self._found = False
         self._idle_at: float | None = None
-        # True from the first round that begins after the reader was opened, and from the end of this round.
+        # `_is_fresh` is true from the first round on that begins after the reader was opened, and `_is_through` from
+        # the end of this round on.
         self._is_fresh = self._is_through = False
 
     def seek(self, position: Position, items: Items) -> Position:
@@ -387,7 +388,7 @@ class CursorReader:
             self._window.drop(lambda of_round, most: of_round < place.round or most < next_least)
         self._place = replace(place, most=None, after=None, total=None)
 
-    # The making of batches of the rows that are handed over.
+    # The batches of rows that are handed over.
 
     @property
     def _chosen(self) -> Choice:

@@ -26,7 +26,7 @@ def _encoded(row: Row) -> bytes:
     try:
         return _ENCODER.encode(row)
     except OverflowError:
-        # A number has more than 64 bits.
+        # MessagePack has no numbers of more than 64 bits, so the text of the row is taken.
         return repr(row).encode()
 
 
@@ -59,7 +59,7 @@ class Digests:
             texts = [encode(row) for row in rows]
             return self._of(texts, rows, encode), [len(text) for text in texts]
         except OverflowError:
-            # A number has more than 64 bits.
+            # Some number has more than 64 bits, so each row is encoded by itself.
             texts = [_encoded(row) for row in rows]
             return self._of(texts, rows, _encoded), [len(text) for text in texts]
 

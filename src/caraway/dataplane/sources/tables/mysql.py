@@ -161,7 +161,8 @@ class MySQLTable:
         """End the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            # The server isn't told, since a result that isn't read completely would be read first.
+            # The connection is cut off without a word to the server: an orderly end would first read the rest of a
+            # result.
             with suppress(pymysql.Error, OSError):
                 connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001 (the driver has no other name for it)
 

@@ -87,7 +87,8 @@ class Scan:
         if not self._held:
             # The value at which the page begins may have been read by a statement of its own. Its rows don't count.
             self._fetch(floor)
-        # The last rows of a result that its limit has cut may lack others of the same value.
+        # The last rows of a result that its limit has cut may lack others of the same value, so a page that needs them
+        # begins another statement.
         is_there = not self._is_cut or page.limit is None or len(self._held) + self._to_come >= page.limit
         self._page = replace(known, after=page.after)
         return is_there
@@ -119,7 +120,7 @@ def limits(page: Page, kind: CursorKind | None) -> Iterator[tuple[str, Any]]:
     for all times of its microsecond.
     """
     is_time = kind is CursorKind.TIME
-    # The end of time has no time behind it.
+    # No time comes behind the latest one that Python has, so this one is compared as it is.
     if is_time and page.most.replace(tzinfo=UTC) < datetime.max.replace(tzinfo=UTC):
         yield "<", page.most + timedelta(microseconds=1)
     else:

@@ -223,5 +223,5 @@ def table_of(queries: Queries, schema: str, table: str, texts: frozenset[str]) -
 
 def _version(queries: Queries) -> tuple[int, ...]:
     info = str(queries.connection.get_server_info())  # type: ignore[no-untyped-call]
-    # MariaDB says 5.5.5 first, for replicas of old versions of MySQL.
+    # MariaDB puts "5.5.5-" before its own version, for replicas of old versions of MySQL.
     return tuple(int(part) for part in re.findall(r"\d+", info.removeprefix("5.5.5-"))[:2])

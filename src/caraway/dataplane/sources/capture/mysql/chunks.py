@@ -15,7 +15,7 @@ from caraway.dataplane.sources.tables.mysql_connection import quote
 
 # The rows that are fetched at a time: so few that a chunk of large rows is small, too.
 FETCHED = 200
-# The table was altered between the beginning of the snapshot and the query.
+# The server's error if the table was altered between the beginning of the snapshot and the query.
 TABLE_CHANGED = 1412
 
 

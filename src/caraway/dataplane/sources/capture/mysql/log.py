@@ -527,7 +527,8 @@ class MySQLLog:
         if verb == "START" and self._transaction is not None:
             self._transaction.is_standalone = False
         elif verb in {"COMMIT", "ROLLBACK"}:
-            # The end of a prepared transaction is one of its own, without changes.
+            # The COMMIT or ROLLBACK of a prepared transaction of XA is in the log as a transaction of its own, without
+            # changes.
             self._finish(is_committed=verb == "COMMIT")
 
     def _prepare(self, event: XAPrepareEvent) -> None:

@@ -85,7 +85,8 @@ def effect(statement: str, default_schema: str, name: TableName) -> Effect:
             found = _names(_without(rest, "TABLE", "TABLES", "IF", "EXISTS"), default_schema)
             return Effect.EMPTIES if any(name.matches(*each) for each in found) else Effect.NOTHING
         case "CREATE" if "TEMPORARY" not in words and "TABLE" in words[1:4]:
-            # If it replaces a table, the rows of the new one follow in the log. With IF NOT EXISTS it may do nothing.
+            # If the statement replaces a table, the rows of the new one follow in the log. With IF NOT EXISTS it may do
+            # nothing.
             found = _names(_without(rest, "OR", "REPLACE", "TABLE", "IF", "NOT", "EXISTS"), default_schema)
             if not found or not name.matches(*found[0]):
                 return Effect.NOTHING
@@ -97,7 +98,9 @@ def effect(statement: str, default_schema: str, name: TableName) -> Effect:
         case "ALTER" if "TABLE" in words[1:4]:
             return _alter(_without(rest, "ONLINE", "OFFLINE", "IGNORE", "TABLE", "IF", "EXISTS"), default_schema, name)
         case "INSERT" | "REPLACE" | "UPDATE" | "DELETE" | "LOAD":
-            # A session wrote with binlog_format=STATEMENT. A table that is only read may be named, too.
+            # Such a statement is in the log, in place of its rows, only if a session wrote with
+            # binlog_format=STATEMENT. All but INSERT and REPLACE count if they name the table anywhere, even if they
+            # only read it.
             into = _without(rest, "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM")
             if verb in {"INSERT", "REPLACE"}:
                 is_ours = any(name.matches(*each) for each in _names(into, default_schema)[:1])

@@ -186,7 +186,8 @@ def _conversion(column: Column, charset: str, kinds: Kinds) -> Conversion | None
             return lambda value: ",".join(name for name in column.set_values if name in value)
         case FIELD_TYPE.STRING if charset == BINARY:
             make = _BINARIES.get(base, bytes)
-            # The log leaves zeros at the end out. If it leaves out all, the library returns a text.
+            # The log leaves out zeros at the end of a BINARY value, so they are added again. For a value of zeros alone
+            # the library returns an empty text.
             return lambda value: make((value or b"").ljust(column.max_length, b"\0"))
         case FIELD_TYPE.BLOB if base == "json":
             return loader(column.name, base, kinds)
@@ -218,7 +219,7 @@ def _json(text: str) -> object:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        # As a text it doesn't fit the field, and becomes a dead letter.
+        # Python can't read this JSON. As a text it doesn't fit the field, and becomes a dead letter.
         return text
 
 

@@ -27,7 +27,7 @@ def columns_of(messages: Sequence[bytes], width: int) -> list[Any] | None:
     """
     joined = b"".join(messages)
     data = np.frombuffer(joined, np.uint8)
-    # The place behind what is read of each message.
+    # For each message, the place up to which it has been read.
     places = np.cumsum([0, *map(len, messages[:-1])], dtype=np.int64) + HEAD
     found: list[Any] = []
     for _ in range(width):
