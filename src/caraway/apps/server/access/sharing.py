@@ -31,8 +31,8 @@ class Sharing:
     def __init__(self, graphs: ServedGraphs, limits: AccessLimits) -> None:
         """Check by these graphs, and by the limits that know the tags of their entities."""
         self._graphs, self._limits = graphs, limits
-        # What the branches need, and the topics of each branch that follow from it, the oldest branch first. They are
-        # computed again when the branches need something else.
+        # The needs of all branches, and the topics of each branch that follow from them, the oldest branch first. They
+        # are computed again when the needs change.
         self._topics: tuple[Needed | None, Mapping[str, frozenset[str]]] = (None, {})
 
     def check_written(self, caller: Caller, branch: str, written: Iterable[tuple[str, str]]) -> None:
