@@ -74,8 +74,8 @@ class ColumnReader:
         if len(known) > KEPT_KEYS:
             known.clear()
         values: list[Any] = [row[0] for row in rows] if count == 1 else [tuple(row[:count]) for row in rows]
-        # Python takes 1, 1.0 and True for equal, but values of several types are never in one column, so none finds the
-        # key of another.
+        # Python takes 1, 1.0 and True for equal. But all values of a column have one type, so no value finds the key of
+        # another.
         find: Callable[[Any], bytes | None] = known.get
         try:
             found = list(map(find, values))

@@ -86,8 +86,8 @@ class AggregateInputFeed:
         else:
             known, moved = locations.known(delivered), delivered
             written = 0
-            # The max event time of an index with revisions is computed from movements, and only `settle` makes these.
-            # So without it, new inputs take the faster way.
+            # The max event time of an index with revisions is computed from movements, which only `settle` makes. An
+            # index without one adds new inputs in a faster way.
             if self._max_event_time is None:
                 added, moved = locations.divide(delivered, known)
                 locations.locate(added, batch)

@@ -91,8 +91,8 @@ class Sessions:
         """Remove a second that has no aggregate input left: its session is shortened, divided or removed."""
         position = bisect_right(sessions, second, key=_first) - 1
         if position < 0 or sessions[position].last_us < second:
-            # The second isn't in a session any more: the removal of another second, from here or earlier, has cut it
-            # off too, because it had no aggregate input left either.
+            # The second isn't in a session any more: when another second was removed, this one was cut off, too,
+            # because it had no aggregate input left either.
             return
         following = raw.first_from(second)
         if following is not None and following < second + SECOND_US:
