@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 # The options of pyarrow's addresses of S3 (`s3://bucket/prefix?endpoint_override=...&region=...`) as delta-rs names
-# them. Everything else, such as keys, both read from the environment.
+# them. Everything else, such as keys, both libraries read from the environment.
 _OPTIONS: Mapping[str, str] = {
     "endpoint_override": "AWS_ENDPOINT_URL",
     "region": "AWS_REGION",
