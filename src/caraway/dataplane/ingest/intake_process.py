@@ -32,7 +32,7 @@ LEAST_BYTES, MOST_BYTES = 8 * 1024, 1024 * 1024
 # The most requests that the process has at a time; further ones wait in the server. The values of each take 30 MB at
 # most.
 MOST_REQUESTS = 8
-# The most endpoints whose plans the process keeps.
+# The most endpoints whose plans the process keeps. If there are more, all of them are sent again.
 MOST_ENDPOINTS = 500
 # The seconds until the process is started again after it has ended.
 PAUSE_S = 5.0
