@@ -124,7 +124,7 @@ class KafkaWriter:
             if number in suspects:
                 self._flush()
             if failed and transactional:
-                # Kafka aborts a transaction of which one message has failed, so further ones would be in vain.
+                # A transaction of which one message has failed can only be aborted, so further ones would be in vain.
                 break
             if number not in refused:
                 self._produce(number, change, refused, failed)
