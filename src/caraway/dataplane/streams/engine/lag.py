@@ -88,7 +88,8 @@ class Observer(Recurring):
         self._ends_of = ends_of
         self._live_rows = live_rows
         self._sizes_of = sizes_of
-        # The last look at the messages of each topic that may have blocks: the topic's end then, and their size.
+        # For each topic that may have blocks: its end when its last messages were looked at, and the average number of
+        # records in one of them.
         self._sizes: dict[str, tuple[int, float]] = {}
         self._clock = clock
         self._lock = threading.Lock()
