@@ -267,8 +267,8 @@ class TopicReader:
                     continue
                 found = self._end(consumer, TopicPartition(topic, partition), known)
                 if found is None:
-                    # After the first partition without an answer, the broker is away. Each further one would be waited
-                    # for as well, and the indexes would get no records meanwhile.
+                    # From here on the broker counts as away: each further partition would be waited for as well, and
+                    # the indexes would get no records meanwhile.
                     answers = False
                 else:
                     ends[topic][partition] = found
