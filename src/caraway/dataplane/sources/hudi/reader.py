@@ -146,7 +146,7 @@ class HudiReader(SnapshotReader[str, DataFile]):
         return SnapshotRows(files, opened, names=names, keys=(), shows_gone=False, where=where)
 
     def _origin(self, read: DataFile) -> tuple[Mapping[str, object], int]:
-        # The time is 0: only envelopes have the time of their instant, and rows of Hudi aren't envelopes.
+        # The time is 0, since only envelopes have the time of their instant.
         return {"file": read.path, "instant": self._instant}, 0
 
     def _position(self) -> dict[str, Any]:

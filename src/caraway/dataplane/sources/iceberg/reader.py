@@ -113,8 +113,8 @@ class IcebergReader(SnapshotReader[list[Snapshot], ReadFile]):
     def _enter(self, step: list[Snapshot]) -> bool:
         self._commit = step
         self._snapshot = step[-1].snapshot_id
-        # The position of a commit with several snapshots is saved first. The log of metadata forgets by and by which
-        # snapshots are of one commit, so after a crash it couldn't be found again.
+        # The position of a commit with several snapshots, which has the end of the commit, is saved before its rows are
+        # read: the log of metadata forgets by and by which snapshots are of one commit.
         return len(step) > 1
 
     def _leave(self) -> int:

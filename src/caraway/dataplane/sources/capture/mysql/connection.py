@@ -34,8 +34,8 @@ _REMEDIES = {
     ER.DBACCESS_DENIED_ERROR: "; grant SELECT on the database to this user",
     ER.TABLEACCESS_DENIED_ERROR: "; grant SELECT on the table to this user",
     ER.SPECIFIC_ACCESS_DENIED_ERROR: _RIGHTS,
-    # The server's answer if no event begins at the position that was asked for. Its text depends on the bytes that are
-    # there, so the remedy is here.
+    # The server answers so if no event begins at the position that was asked for. Its text depends on the bytes that
+    # are there, and doesn't say what to do.
     ER.MASTER_FATAL_ERROR_READING_BINLOG: "; if this is another server, or somebody ran RESET MASTER, give the address "
     "of the server that was read, or raise the version of the dataset, which loads the table anew",
     # The error for a user who may not list prepared transactions.

@@ -199,7 +199,7 @@ class Stream:
     def _check_format(self, event: FormatDescriptionEvent) -> None:
         """Raise `UnavailableError` if the file has checksums and the library expects none, or the reverse."""
         # The library expects checksums if the server's setting asks for them now. The file may have been written before
-        # the setting was changed, and its events would be cut in the wrong places.
+        # the setting was changed, and its events would be read wrongly.
         if bool(event.checksum_algorithm) != (event.packet.event_size > event.event_size + HEADER):
             was = "CRC32" if event.checksum_algorithm else "NONE"
             raise UnavailableError(
