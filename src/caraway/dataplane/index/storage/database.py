@@ -66,8 +66,8 @@ def open_database(path: Path, cache: Cache) -> Rdict:
     it open, and `UnavailableError` if the folder can't be used.
     """
     try:
-        # RocksDB syncs the names of its files, but not the name of their folder in the folder above. Without that, a
-        # power failure could remove the whole database.
+        # RocksDB syncs the names of its files, but not the name of their folder in the folder above. Unless that is
+        # synced here, a power failure could remove the whole database.
         make_lasting_folder(path)
         return Rdict(str(path), database_options(cache))
     except Exception as error:
