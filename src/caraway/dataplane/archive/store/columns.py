@@ -175,8 +175,8 @@ class Encoder:
             except InvalidInputError:
                 # The message has a record that isn't a put, such as a retraction, or bytes that can't be read.
                 decoded.append(records := list(self._one_by_one(message)))
-                # A topic that has one retraction usually has many. So from now on records are decoded one by one at
-                # once, since an attempt to decode puts would be in vain.
+                # A topic that has one retraction usually has many. So from now on each record is decoded by itself at
+                # once, since an attempt to decode puts together would be in vain.
                 self._puts_only = not records
         return decoded
 

@@ -252,8 +252,8 @@ def _messages(bootstrap_servers: str, topic: str, spans: Mapping[int, tuple[int,
                 heard = time.monotonic()
                 error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
                 if error is not None:
-                    # The last offsets of a partition may have no message, so the partition is also read to its end if
-                    # the broker says so.
+                    # The last offsets of a partition may have no message, so the partition is also done when the broker
+                    # reports its end.
                     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
                         open_.pop(partition, None)
                         continue
