@@ -99,7 +99,8 @@ class Forked:
         """Read a number from the fork server, which sends each with the end of a line."""
         text = b""
         while not text.endswith(b"\n"):
-            # A process may have ended already, so that its exit code stands right behind its number.
+            # Byte by byte, because the next number may be there already: the exit code of a process that has ended at
+            # once.
             part = self._channel.recv(1)
             if not part:
                 raise EOFError("the fork server has ended")
@@ -155,7 +156,8 @@ class ForkServer:
             try:
                 return self._fork(message, output)
             except (OSError, EOFError):
-                # It has ended, because it was idle or was killed, maybe with this request unread.
+                # The fork server has ended, because it was idle or was killed, maybe with this request unread. The next
+                # attempt starts another one.
                 self._forget()
             try:
                 return self._fork(message, output)

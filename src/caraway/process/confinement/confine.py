@@ -23,7 +23,7 @@ OPEN_FILES = 1024
 # start beyond those that its user has when it is confined: libraries start a thread for each processor, and some have
 # several such pools.
 THREADS = 512
-# The score that makes the kernel choose a process first.
+# The highest score (oom_score_adj): when memory runs out, the kernel kills such a process first.
 OOM_FIRST = "1000"
 # Virtual address space (RLIMIT_AS) that a process may have beyond the limit of its memory, in bytes: libraries and
 # files that it maps take addresses, but no memory of its own.
@@ -67,7 +67,8 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
     for part in (_network, _files, _user):
         for good, text in part(policy, scratch):
             (in_force if good else missing).append(text)
-    # After `_user`, since a change of user clears this setting, and before the filter of calls, which refuses it.
+    # This call comes after `_user`, since a change of user clears this setting, and before the filter of calls, which
+    # refuses it.
     _end_with(parent)
     for good, text in _calls(policy):
         (in_force if good else missing).append(text)
@@ -200,7 +201,8 @@ def _limit_memory(memory_mb: int) -> None:
     # Arrow's own allocator maps 1 GiB at its first use. Linux counts that as data memory of the process, so the
     # function would have less. With the system's allocator only the memory that is used counts.
     pa.set_memory_pool(pa.system_memory_pool())
-    # Each thread could have an arena of its own, which takes 64 MiB of addresses.
+    # Otherwise glibc could give each thread an arena of its own. Each takes 64 MiB of addresses, which are limited
+    # below.
     share_arenas()
     lines = (line.split() for line in status.read_text(encoding="ascii").splitlines())
     held_kb = {words[0]: int(words[1]) for words in lines if words[0] in {"VmData:", "VmSize:"}}

@@ -47,7 +47,8 @@ _QUESTION, _ANSWER, _ID = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI"), st
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 # The longest address of a socket, struct sockaddr_storage.
 _LONGEST = 128
-# The connections of a process for which threads of it wait at a time; further ones ask later.
+# The most connections of a process that are begun at a time. While there are so many, questions about further ones
+# aren't read, so their threads wait.
 _AT_ONCE = 64
 # The seconds that a thread waits for a connection. Linux itself waits for two minutes, and for hours if a socket is set
 # so.

@@ -120,7 +120,7 @@ class _Server:
 
     def _start(self) -> socket.socket:
         if self._process is not None and self._process.stdin is not None:
-            # The fork server before this one was killed.
+            # The former fork server was killed, so the pipe to it isn't needed any more.
             self._process.stdin.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}

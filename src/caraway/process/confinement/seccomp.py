@@ -160,7 +160,8 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
     for call, argument in (("open", 1), ("openat", 2)):
         forbidden = (_O_TRUNC, _O_ACCESS, _O_ACCESS | _O_TRUNC)
         yield _Limit(call, argument, forbidden, bits=_O_ACCESS | _O_TRUNC, refused=True)
-    # Sockets of other types than streams could send to the Unix sockets of other processes.
+    # A stream socket of a pair stays connected to the other one. Sockets of other types could also send to the Unix
+    # sockets of other processes.
     yield _Limit("socketpair", 1, (_SOCK_STREAM,), bits=_SOCK_TYPES, code=errno.EACCES)
     yield _Limit("socket", 0, (*_INTERNET, _NETLINK) if network else (), code=errno.EACCES)
     # Raw sockets are for netlink; a raw internet socket also needs a capability, which no process has.

@@ -17,7 +17,7 @@ import pandas as pd
 
 from caraway.errors import InvalidInputError
 
-# The numbers of the extensions.
+# The numbers of MessagePack's extensions by which values of these types are sent.
 _INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
 # The bounds of MessagePack's ints, which have 64 bits with or without a sign.
 _LEAST_INT, _GREATEST_INT = -(2**63), 2**64 - 1
@@ -145,7 +145,8 @@ def check_keys(content: bytes) -> None:
     Texts have hashes that nobody can foretell. Many numbers, and lists of numbers, that have the same hash are easily
     found, and a dict of some ten thousand such keys keeps the whole process busy for seconds.
     """
-    # Only these bytes begin such a dict. Most messages haven't got them, apart from long lists of numbers.
+    # A dict of more than 15 items begins with one of these bytes. Most messages haven't got them, apart from long lists
+    # of numbers.
     if b"\xde" not in content and b"\xdf" not in content:
         return
     # The items that are left in the list or dict that is looked through, and of those around it.

@@ -91,7 +91,8 @@ class SecretPort:
             deliver_challenge(caller, self.address.password)
             answer_challenge(caller, self.address.password)
         finally:
-            # While the socket is in the list it is open, so its number is that of no other connection.
+            # The socket leaves the list before it is closed, so `_accept` never shuts down a number that is another
+            # connection's by now.
             with self._lock, suppress(ValueError):
                 self._proving.remove(proving)
         proving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
