@@ -69,7 +69,7 @@ class NumberColumn(NumberIntervals):
         found = (self._greatest if greatest else self._least).between(begin, end)
         if self.family is not Family.FLOAT:
             return found
-        # The least value is NaN only if all values are.
+        # NaN counts as greater than all numbers, so the least value is NaN only if all values are.
         is_nan = end - begin < last - first if greatest else begin == end
         # The result must not depend on the order of the equal values -0.0 and 0.0, so -0.0 becomes 0.0.
         return np.where(is_nan, np.nan, found + 0.0)

@@ -58,7 +58,8 @@ class _Settling:
         self._pieces = pieces
         names = dict.fromkeys([*(key.name for key in plan.schema.keys), *wanted])
         if plan.along:
-            # The end of an input is compared with its begin.
+            # `held` compares the end of an input with its begin, which is this column if another one gives the record's
+            # time.
             names |= {plan.schema.timestamp: None}
         self._names = [*names, TIME, OP, INGESTED, ORDER]
         self._folder = spill.folder / "identities"

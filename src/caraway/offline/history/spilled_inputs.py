@@ -64,7 +64,7 @@ class BlockColumn(NumberIntervals):
         if self.family is not Family.FLOAT:
             return found
         numbers = self._numbers.between(first, last)
-        # The least value is NaN only if all values are.
+        # NaN counts as greater than all numbers, so the least value is NaN only if all values are.
         is_nan = numbers < self.counts(first, last) if greatest else numbers == 0
         # The result must not depend on the order of the equal values -0.0 and 0.0, so -0.0 becomes 0.0.
         return np.where(is_nan, np.nan, found + 0.0)

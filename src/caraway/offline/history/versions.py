@@ -42,7 +42,7 @@ class Versions(ABC):
     def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> Rows:
         """Return columns of the versions that hold at times, by the numbers of keys, in stored form."""
         columns, found = self.read_series(names, groups, at_us)
-        # The only column beside those of the row is the timestamp.
+        # A name that isn't in `types` is the timestamp's, the only column beside those of the row.
         types = [self.types.get(name, DATETIME) for name in names]
         return [from_polars(series, dtype) for series, dtype in zip(columns, types, strict=True)], found.tolist()
 

@@ -20,7 +20,7 @@ from caraway.offline.kernel.timeline import Timeline
 Ints = npt.NDArray[np.int64]
 _T = TypeVar("_T")
 
-# The columns by which rows are sorted. Fields of datasets have no space in their names.
+# The columns by which rows are sorted. Fields of datasets have no space in their names, so these names are free.
 GROUP, AT = "row group", "row at"
 # Runs are merged some blocks at a time, since reading a part of a run takes a millisecond, however small it is.
 PIECE_BLOCKS = 4
@@ -139,7 +139,7 @@ class Blocks:
     def _sorted(self, number: int) -> Timeline:
         frame = self.frame(number, [GROUP, AT])
         groups = frame[GROUP].to_numpy() - self._groups[number]
-        # There is one more group behind those of the block, without rows.
+        # One more group, without rows, stands for all groups behind the block.
         return Timeline(groups, frame[AT].to_numpy(), int(groups[-1]) + 2)
 
 

@@ -108,7 +108,7 @@ def _own_events(plan: CompiledPlan, part: InputPart, found: Evaluated) -> float:
 
 
 def _differ(one: object, other: object) -> bool:
-    # NaN differs from itself.
+    # NaN differs from itself, so two of them would count as different values.
     return one != other and (one == one or other == other)  # noqa: PLR0124
 
 

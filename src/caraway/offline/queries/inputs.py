@@ -329,7 +329,7 @@ class _Unreadable:
 def _values(column: pa.ChunkedArray) -> list[object]:
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        # Python's datetimes have microseconds.
+        # Python's datetimes have microseconds only, so nanoseconds are cut off.
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     try:
         values: list[object] = column.to_pylist()

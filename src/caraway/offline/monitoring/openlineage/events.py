@@ -43,7 +43,7 @@ STREAMING, SERVICE = "STREAMING", "SERVICE"
 # An error may quote rows or secrets, so events don't have its text.
 FAILED = "the job fails; `caraway jobs` shows the error"
 
-# The columns that a column is computed from: the name of the dataset in OpenLineage, and the field.
+# A column from which another one is computed: the name of its dataset in OpenLineage, and its field.
 Origin = tuple[str, str]
 
 set_producer(f"urn:caraway:{version('caraway')}")

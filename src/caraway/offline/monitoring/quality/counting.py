@@ -22,7 +22,7 @@ from caraway.offline.monitoring.quality.profiling import Mask, RowProfiles
 from caraway.offline.monitoring.quality.seen import SeenRecords
 from caraway.offline.monitoring.quality.store import Findings, Sample, coarse, horizon
 
-# The rows of a check after which counts are recorded at the latest.
+# The counts of a check are recorded after this many rows at the latest.
 RECORDED_ROWS = 200_000
 # The most samples of an expectation that a pass keeps, and the most bytes of a row that is kept.
 SAMPLES, SAMPLE_BYTES = 5, 8_192

@@ -105,7 +105,8 @@ class DeltaReader:
         try:
             return self._codec.decode_message(value)
         except InvalidInputError:
-            # This is a record that isn't a put, or something unreadable.
+            # `decode_message` takes only messages whose records are all puts. Other records, and unreadable ones, are
+            # found one by one.
             return list(self._one_by_one(value, message))
 
     def _one_by_one(self, value: bytes, message: Message) -> Iterator[Record]:
@@ -125,7 +126,7 @@ class DeltaReader:
 
 
 def _digest(record: Record, seen: SeenRecords) -> bytes:
-    # A row that is never revised needn't be compared.
+    # A row that is never revised is never compared with a former one, so no hash of it is made.
     return digest_of(_ENCODE(record.time), _ENCODE(record.row)) if seen.revised else b""
 
 

@@ -34,7 +34,8 @@ GOES_BACK = (
     "profiles"
 )
 
-# Returns the check whether a record of a check's rows is erased; None if none is.
+# A function that returns, for a check of expectations, the test whether a record is of an erased key; None if no key is
+# erased.
 HidesOf = Callable[[CheckPlan], HidesRecord | None]
 
 

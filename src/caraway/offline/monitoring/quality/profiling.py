@@ -146,7 +146,7 @@ def stored_array(values: Sequence[Any], dtype: DataType) -> pa.Array:
         case DateType():
             return pa.array(values, pa.int32()).view(pa.date32())
         case _:
-            # For these there are counts only: of nulls, and of distinct values.
+            # Values of these types are only counted: nulls, and distinct values by their hashes.
             return pa.array(_mapped(_digest, values), pa.binary())
 
 

@@ -94,7 +94,7 @@ class QualityWatch:
             if not is_due(total.notified_at, now, lasts=total.status is Status.VIOLATED):
                 continue
             told.append((check_id, number, total.changed_at))
-            # An expectation that was never violated needs no message that it isn't.
+            # That an expectation is met is only told if it was told before that it was violated.
             if total.status is Status.VIOLATED or total.was_told:
                 plan, state = checks[check_id], found[check_id][number]
                 alerts += _alerts(plan, state, total, sorted(branches.get(check_id, ())))
