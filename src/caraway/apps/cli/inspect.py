@@ -113,7 +113,8 @@ def _around(answer: Json, name: str) -> dict[str, Any]:
     pairs = [(edge["from"], edge["to"]) for edge in answer["edges"]]
     below = set(steps_from(starts, following(pairs)))
     above = set(steps_from(starts, following((after, before) for before, after in pairs)))
-    # An edge between an entity above and one below that leads past the named one isn't part of its lineage.
+    # An edge from an entity above the named one to an entity below it leads past the named one, so it isn't part of its
+    # lineage.
     edges = [
         edge for edge in answer["edges"] if {edge["from"], edge["to"]} <= above or {edge["from"], edge["to"]} <= below
     ]
@@ -132,7 +133,7 @@ def _property(name: str, value: object) -> str:
 def _listed(value: object) -> str:
     match value:
         case dict():
-            # Most metadata of most fields is empty.
+            # Most metadata of most fields is empty, and left out.
             shown = ((key, _listed(each)) for key, each in value.items() if each not in ("", [], {}, None, False))
             return ", ".join(f"{key} {text}".rstrip() for key, text in shown)
         case list():

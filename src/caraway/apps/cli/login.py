@@ -34,7 +34,7 @@ from caraway.process.settings.oidc import is_safe
 WAIT_S, ANSWER_S = 300.0, 15.0
 # The seconds for which a token counts whose provider doesn't say how long it lasts.
 UNTOLD_S = 300.0
-# The way in which a client without a secret shows who it is.
+# OAuth's name of the method by which a client without a secret shows who it is: not at all.
 PUBLIC = "none"
 PAGE = "<!doctype html><meta charset=utf-8><title>Caraway</title><p>{text}</p>"
 DONE = "The command has the answer of the identity provider. This page can be closed."

@@ -109,7 +109,8 @@ class Foundation:
             return self.secrets.get(name)
 
         settings = self.settings
-        # A list must never open the files of the platform itself.
+        # The files that the settings list as secrets must not be those of the platform itself, whatever the settings
+        # say.
         own = settings.data_dir, settings.key_file, settings.server.admin_token_file or settings.data_dir
         return resolver(newest_secret, settings.secrets, own).resolve
 

@@ -15,7 +15,7 @@ from caraway.state.losses import Loss
 LOG = structlog.get_logger(__name__)
 
 KAFKA_TIMEOUT_S = 3.0
-# The seconds between two reads of the losses, and the most that a text names.
+# The seconds between two reads from Postgres of the losses of records, and the most losses that a text names.
 LOSSES_S = 5.0
 TOLD_LOSSES = 5
 

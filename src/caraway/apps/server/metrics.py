@@ -187,7 +187,7 @@ def set_sources(statuses: Iterable[SourceStatus]) -> None:
     what `SOURCES` had.
     """
     for family in (SOURCE_OPEN, SOURCE_WATERMARK, SOURCE_ANSWERED):
-        # Nothing stays of sources that another server reads now, or nobody.
+        # All is removed first, so that nothing stays of sources that another server reads now, or nobody.
         family.clear()
     owned: dict[tuple[str, str], list[SourceStatus]] = {}
     for status in statuses:

@@ -22,8 +22,8 @@ LOG = structlog.get_logger(__name__)
 STALLS = Counter("caraway_event_loop_stalls", "Times that the event loop answered nobody for 250 ms or more.")
 # While one callback holds the loop, all other callers wait. Nothing that a request does there may take this long.
 LIMIT_S = 0.25
-# Seconds between two beats of the loop, and between two looks of the thread, which takes the calls once a beat is later
-# than LIMIT_S less LOOK_S: so it takes those of each stall of LIMIT_S while that lasts.
+# The seconds between two beats of the loop, and between two looks of the thread. The thread notes the loop's innermost
+# calls once a beat is later than LIMIT_S less LOOK_S, so it has the calls of each stall of LIMIT_S while that lasts.
 BEAT_S, LOOK_S = 0.05, 0.1
 # A stall of more than these seconds is logged while it lasts, since it may never end.
 LONG_S = 1.0

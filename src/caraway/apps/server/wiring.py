@@ -233,7 +233,8 @@ def _foundation_parts(
     traces = [] if tracer is None else [ServerPart(name="traces", stop=partial(tracer.stop, TRACES_S))]
     return [
         *traces,
-        # A thread that waits for the end of an outage of Postgres would keep the process from ending.
+        # A thread that waits for the end of an outage of Postgres would keep the process from ending, so it is told to
+        # wait no longer.
         ServerPart(name="postgres", ask=partial(end_retries, base.engine), stop=base.engine.dispose),
         ServerPart(name="the database of the index", stop=index.close),
         ServerPart(name="the processes of offline queries and watches", stop=background.forks.end),

@@ -52,7 +52,7 @@ def problems_of(status: Json, datasets: Iterable[str], now: datetime) -> list[Pr
     seen = frozenset(datasets)
     jobs = [job for job in status["jobs"] if job["desired"] == "running" and job["dataset"] in seen]
     found = [*_parts(status), *_warned(status), *_engines(status["engines"], jobs, now)]
-    # Jobs say nothing as long as no engine runs, and that has been said.
+    # Jobs can't report anything without an engine, and that no engine runs is a problem of its own.
     if not jobs or any(engine["alive"] for engine in status["engines"]):
         found += _jobs(jobs, now)
     found += _ends("source", status["sources"], seen, now)

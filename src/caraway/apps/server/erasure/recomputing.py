@@ -147,7 +147,8 @@ def _begin(connection: sa.Connection, due: Sequence[sa.Row[tuple[int, str, str, 
     for topic in {row.topic for row in due}:
         rows = [row for row in due if row.topic == topic]
         topic_id = f"{AssetKind.TOPIC}:{topic}"
-        # The dataset's own index removes the entries of erased keys itself. It can't find those of other columns.
+        # The dataset's own index removes the entries of erased keys itself, so it stays if all erasures are by the
+        # dataset's key. It can't find entries by other columns, so it is computed again then.
         own = {
             asset.id
             for asset in existing

@@ -244,7 +244,7 @@ class FreshnessWatch:
         try:
             self._stored = _DECODE_STORED(self._file.read_bytes())
         except (OSError, msgspec.DecodeError):
-            # At the first start there is none. One that can't be read only means that ages begin anew.
+            # At the first start there is no file. If there is one that can't be read, ages only begin anew.
             self._stored = {}
 
     def _store(self) -> None:

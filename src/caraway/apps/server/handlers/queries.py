@@ -94,7 +94,7 @@ class Queries:
             DeadlineError: The work takes too long. Its thread goes on to the end.
         """
         self._enter()
-        # The thread has the id of the request for its log lines.
+        # The context is copied, so that log lines of the thread have the id of the request.
         future = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, run)
         future.add_done_callback(self._ended)
         done, _ = await asyncio.wait({future}, timeout=SECONDS)

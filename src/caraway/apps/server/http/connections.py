@@ -19,7 +19,7 @@ from caraway.process.recurring import Recurring
 
 LOG = structlog.get_logger(__name__)
 
-# The share of the connections that strangers of one address may have, and that of all strangers together.
+# Strangers of one address may have a sixteenth of the connections, and all strangers together a half.
 ADDRESS_PART, STRANGERS_PART = 16, 2
 # The seconds between two looks, and after a look that has ended connections. To hold all connections in spite of that,
 # a stranger must open half of them within the shorter time: 82,000 a second with the default of 16,384.
@@ -58,7 +58,8 @@ class Connections(Recurring):
         self._believes = believes
         self._clock = clock
         self._known: set[Client] = set()
-        # Those that have become known since the last look began, which may not have seen them.
+        # The clients that have become known since the last look began. That look may not have seen their connections,
+        # so it keeps them.
         self._new: set[Client] = set()
         # When a connection of a stranger was seen first.
         self._strangers: dict[Client, float] = {}
@@ -125,7 +126,7 @@ def address_of(client: Client) -> str:
 def _client_of(descriptor: int, port: int) -> Client | None:
     """Return the client at the other end of a descriptor; None if it is no connection to this port."""
     try:
-        # The family and type are only for Python's own use, which asks the system for them otherwise.
+        # Without a family and a type, Python would ask the system for them. The calls below don't depend on them.
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
     except OSError:
         return None
