@@ -253,7 +253,8 @@ class _KeyTiles:
         shift = self._geometry.shift(level)
         numbers = [(time_us + SIGN) >> shift for time_us, _, _ in aggregate_inputs]
         first = numbers[0]
-        # Inputs of one batch are close to each other in time, so they often have one tile.
+        # Inputs of one batch are close to each other in time, so they often have one tile, and needn't be divided one
+        # by one.
         if numbers.count(first) == len(numbers):
             return {first: list(aggregate_inputs)}
         groups: dict[int, list[AggregateInput]] = {}
