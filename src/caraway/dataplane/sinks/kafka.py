@@ -41,7 +41,7 @@ FORBIDDEN = frozenset(
 REFUSED = frozenset(
     {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD}
 )
-# The errors of changes that weren't sent, because their transaction has failed by another change.
+# The errors of changes that weren't sent, because another change of their transaction has failed.
 GIVEN_UP = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 (their public names)
 # How often a batch is begun anew because messages were given up, before its writer is given up, too.
 MOST_RESUMED = 5

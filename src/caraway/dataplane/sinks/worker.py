@@ -145,7 +145,7 @@ class SinkWorker:
         """When this server wrote last, in seconds since the epoch; None if it has written nothing."""
         self.refused = 0
         """How many changes became dead letters since this server started to write."""
-        # The changes that were refused since the current batch began, by their places, and why.
+        # The changes that were refused since the current batch began, by partition and offset, and why.
         self._refused_now: dict[tuple[int, int] | None, str] = {}
         self.refusal = ""
         """Why the last batch was refused; empty if it was written."""

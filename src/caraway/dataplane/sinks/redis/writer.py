@@ -350,7 +350,7 @@ def _translated(where: str) -> Iterator[None]:
 def _spelled(error: Exception) -> str:
     if isinstance(error, redis.WatchError):
         return "another server has written it meanwhile"
-    # In a transaction the library's text begins with the command, which has values of rows.
+    # In a transaction the library's text begins with the command, which has values of rows and isn't shown.
     text = str(error).rpartition(" of pipeline caused error: ")[2]
     return " ".join(text.split()) or type(error).__name__
 
