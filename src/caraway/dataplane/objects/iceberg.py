@@ -222,7 +222,8 @@ def open_catalog(
     if not is_rest:
         properties["uri"] = _database(system, uri, local_folders)
     with translated_errors(f"Iceberg {system.name}", system, resolve):
-        # `load_catalog` would add what the server's environment and ~/.pyiceberg.yaml have for a catalog of the name.
+        # `load_catalog` isn't used, since it would add what the server's environment and ~/.pyiceberg.yaml have for a
+        # catalog of the name.
         return (_RestCatalog if is_rest else _DatabaseCatalog)(system.catalog or system.name, **properties)
 
 
