@@ -42,7 +42,7 @@ T = TypeVar("T")
 # Answers a question of a process.
 Answer = Callable[..., object]
 _told: list[Report] = []
-# The processes that run, and the threads that use them.
+# The processes that run, each with the ident of the thread that uses it.
 _running: dict[ConfinedProcess, int] = {}
 
 
