@@ -86,7 +86,7 @@ def connection_parameters(
         "passfile": NO_PASSWORDS,
         "application_name": "caraway",
         "connect_timeout": CONNECT_S,
-        # A server that is cut off without a word is noticed within a minute.
+        # With these settings a server that is cut off without a word is noticed within a minute.
         "keepalives_idle": 20,
         "keepalives_interval": 10,
         "keepalives_count": 3,
