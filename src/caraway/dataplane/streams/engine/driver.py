@@ -109,7 +109,7 @@ class Driver:
 
     def close(self) -> None:
         """End the JVM: ask it to, and kill it if it takes too long."""
-        # py4j may raise any error when the JVM goes away.
+        # py4j may raise any error when the JVM goes away, which must not keep it from being killed.
         with contextlib.suppress(Exception):
             self.process.stdin.close()  # type: ignore[union-attr]
         try:

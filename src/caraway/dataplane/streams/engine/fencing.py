@@ -122,7 +122,7 @@ def remove_checkpoint(folder: Path) -> None:
     """Remove the folder of a checkpoint, and the folder of its token if no other checkpoint is in it."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.parent.name.startswith(_TOKEN):
-        # The folder isn't empty if another engine puts a checkpoint there at this very moment.
+        # If another engine puts a checkpoint there at this very moment, the folder isn't empty, and stays.
         with suppress(OSError):
             folder.parent.rmdir()
 
@@ -181,5 +181,5 @@ def _share(source: Path, target: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError:
-        # The file system has no hard links.
+        # The file system has no hard links, so the file is copied.
         shutil.copy2(source, target)
