@@ -38,7 +38,7 @@ class LocalState:
         try:
             self._database = self._opened()
         except sqlite3.DatabaseError:
-            # The file is damaged, or of another release.
+            # The file is damaged, or of another release, so a new one takes its place.
             remove(path)
             try:
                 self._database = self._opened()
@@ -66,7 +66,7 @@ class LocalState:
         self._database.close()
 
     def _opened(self) -> sqlite3.Connection:
-        # Transactions are begun and ended explicitly.
+        # Transactions are begun and ended explicitly, so the driver must not begin any by itself.
         database = sqlite3.connect(self._path, isolation_level=None)
         try:
             database.execute("PRAGMA journal_mode = WAL")
