@@ -34,7 +34,8 @@ from caraway.graph.systems import MySQLSystem, PostgresSystem
 
 # A chunk has at most so many rows and bytes, so that it is one batch, and the log waits for it for less than a second.
 CHUNK_ROWS, CHUNK_BYTES = 8_000, 3 * 1024 * 1024
-# A log that has only changes of other tables moves the position so often, which lets the database forget its log.
+# If the log has only changes of other tables, the position moves so often nevertheless, which lets the database forget
+# its log.
 QUIET_S = 10.0
 _END = object()
 # The logs of systems, which are named and not imported, so that one doesn't need the library of another.

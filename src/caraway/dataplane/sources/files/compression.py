@@ -89,7 +89,7 @@ class _Snappy:
         while head := self._take(4, may_end=True):
             kind, length = head[0], int.from_bytes(head[1:], "little")
             body = self._take(length)
-            # The first four bytes of a block are its checksum.
+            # The first four bytes of a block are its checksum, which isn't compared.
             if kind == 0x00:
                 return _block(body[4:])
             if kind == 0x01:

@@ -81,7 +81,7 @@ class HudiReader(SnapshotReader[str, DataFile]):
     def _open(self) -> OpenTable:
         """Open the table as it is now, and check that it has the columns."""
         table = self._table = self._folder.open()
-        # A table without rows has no columns yet.
+        # A table without rows has no columns yet, so there is nothing to check.
         if table.schema.names:
             check_columns(self._context, table.schema.names, table.where)
         return table

@@ -271,7 +271,7 @@ class KinesisReader:
             except ClientError as error:
                 code = code_of(error)
                 if code == "ExpiredIteratorException":
-                    # Iterators last five minutes; nothing was read for longer.
+                    # Iterators last five minutes, and nothing was read for longer, so a new one is asked for.
                     self._reading[name] = self._reading_of(reading.shard)
                 elif code in THROTTLED:
                     reading.due_at = time.monotonic() + reading.wait_s

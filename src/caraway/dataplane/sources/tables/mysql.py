@@ -33,7 +33,7 @@ try:
 except ImportError as error:
     raise UnavailableError("MySQL is read by PyMySQL, which is missing: pip install caraway[mysql]") from error
 
-# The seconds for which a lock is waited for, as of Postgres.
+# The seconds for which a lock is waited for, the same as for Postgres.
 LOCK_S = 10
 
 _KINDS = {
@@ -60,7 +60,7 @@ SELECT column_name FROM information_schema.statistics
 WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index
 """
 _ROWS = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-# MariaDB keeps JSON as text with a constraint.
+# MariaDB keeps JSON as text with a constraint, by which such columns are found.
 _JSON = """
 SELECT check_clause FROM information_schema.check_constraints
 WHERE constraint_schema = %s AND table_name = %s AND check_clause LIKE 'json_valid(%%'

@@ -12,7 +12,7 @@ try:
 except ImportError as error:
     raise UnavailableError("MySQL is read by PyMySQL, which is missing: pip install caraway[mysql]") from error
 
-# The seconds for which a connection and a statement are waited for, as of Postgres.
+# The seconds for which a connection and a statement are waited for, the same as for Postgres.
 CONNECT_S, STATEMENT_S = 10, 120
 # The seconds for which the next packet is awaited, which may be the first one of a statement.
 READ_S = STATEMENT_S + 10
@@ -79,7 +79,7 @@ MYSQL_PARAMETERS: Parameters = {
     "requiressl": lambda value: {"mode": "required"} if truth(value) else {},
     "verifyservercertificate": lambda value: {"mode": "verify_identity"} if truth(value) else {},
     "serversslcert": lambda value: {"mode": "verify_identity", "files": value.removeprefix("file:")},
-    # JDBC has milliseconds.
+    # The parameters of JDBC have milliseconds.
     "connecttimeout": lambda value: {"connect_timeout": max(1, -(-int(value) // 1000))},
     "sockettimeout": lambda value: {"read_timeout": max(1, -(-int(value) // 1000))} if int(value) else {},
     "allowpublickeyretrieval": lambda value: _nothing(truth(value)),

@@ -9,7 +9,7 @@ from caraway.dataplane.sources.capture.mysql.values import BINARY, UNICODE, Kind
 from caraway.dataplane.sources.tables.mysql_connection import quote
 from caraway.errors import UnavailableError
 
-# Logs have the names of columns since these versions.
+# Since these versions logs can have the names of columns, without which their rows can't be read.
 LEAST_MARIADB, LEAST_MYSQL = (10, 5), (8, 0)
 # The first MariaDB with collations of several character sets.
 SHARED_COLLATIONS = (10, 10)
@@ -26,7 +26,7 @@ _KEY = """
 SELECT column_name, sub_part FROM information_schema.statistics
 WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index
 """
-# MariaDB keeps JSON as text with a constraint.
+# MariaDB keeps JSON as text with a constraint, by which such columns are found.
 _JSON = """
 SELECT check_clause FROM information_schema.check_constraints
 WHERE constraint_schema = %s AND table_name = %s AND check_clause LIKE 'json_valid(%%'
@@ -36,7 +36,7 @@ SELECT constraint_name FROM information_schema.referential_constraints
 WHERE constraint_schema = %s AND table_name = %s
   AND (delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL'))
 """
-# MariaDB's newer collations are for several character sets, and have a number with each.
+# MariaDB's newer collations are for several character sets, with a number for each, so another table has the numbers.
 _CHARSETS_MARIADB = "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability"
 _CHARSETS = "SELECT id, character_set_name FROM information_schema.collations"
 

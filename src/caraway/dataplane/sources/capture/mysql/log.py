@@ -64,7 +64,8 @@ RELOAD = "raise the version of the dataset, which loads the table anew"
 # `LISTED_S` after the log began to be read: then it has all that were prepared before. A load that still waits for some
 # of them after `OLDER_S` fails with their names.
 LISTED_S, OLDER_S = 1.0, 5.0
-# The files of the log whose births are remembered: the one of the position, and those that the reader is ahead.
+# The number of files of the log whose births are remembered (`_check_birth`): the one of the position, and those that
+# the reader is ahead.
 _REMEMBERED = 8
 
 

@@ -49,7 +49,7 @@ from caraway.dataplane.sources.capture.mysql.statements import TableName
 from caraway.dataplane.sources.tables.mysql_connection import DatabaseConnection
 from caraway.errors import UnavailableError
 
-# A server that has nothing more says so after this time, and then as often.
+# A server that has nothing more sends a heartbeat after this time, and then as often.
 HEARTBEAT_S = 1.0
 # A server that says nothing for so long is gone.
 SILENCE_S = 60

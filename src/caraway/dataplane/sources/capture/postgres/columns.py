@@ -13,7 +13,7 @@ import pyarrow as pa
 from caraway.dataplane.sources.capture.postgres.pgoutput import HEAD, Loader
 from caraway.dataplane.sources.capture.postgres.values import loaded
 
-# The types of Arrow that make the same values of texts as these loaders.
+# The loaders in whose place Arrow can convert texts, each with the type of Arrow that makes the same values.
 _KINDS: dict[Loader | None, Any] = {None: pa.string(), int: pa.int64(), float: pa.float64()}
 _TEXT, _NULL = ord("t"), ord("n")
 

@@ -37,7 +37,8 @@ from caraway.graph.systems import PostgresSystem
 PREFIX = b"caraway"
 # The seconds after which the catalog is asked whether the table is still the one that is published.
 CHECK_S = 30.0
-# A quiet stream is asked so often how far the log is decoded, so that the slot doesn't keep what has nothing for it.
+# The server of a quiet stream is asked so often how far it has decoded its log. Otherwise the slot would keep parts of
+# the log that have nothing for it.
 ASK_S = 1.0
 # Fewer messages than this are made into events one by one, which is faster then.
 LEAST_PUTS = 32

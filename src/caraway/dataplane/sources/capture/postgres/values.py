@@ -72,7 +72,7 @@ def loaded(texts: Sequence[bytes | None], load: Loader | None) -> list[Any]:
         return list(map(load, texts)) if None not in texts else [None if text is None else load(text) for text in texts]  # type: ignore[arg-type]
     if None in texts or not texts:
         return [None if text is None else text.decode() for text in texts]
-    # Texts of Postgres never have the character 0.
+    # Texts of Postgres never have the character 0, so they can be decoded together with it in between.
     return b"\0".join(texts).decode().split("\0")  # type: ignore[arg-type]
 
 
