@@ -67,7 +67,7 @@ def require_tables(engine: sa.Engine, tables: Iterable[str]) -> None:
         if exist:
             return
         # The question is asked through psycopg's own cursor, because SQLAlchemy would begin another transaction for a
-        # statement of its own here.
+        # statement that is executed through it here.
         cursor = connection.connection.cursor()
         try:
             cursor.execute(question, (wanted,))

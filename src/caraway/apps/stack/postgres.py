@@ -33,7 +33,7 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     # There is no Unix socket, since its path may have some 100 bytes only, and that of a data folder may be longer.
     "unix_socket_directories": "",
-    # Postgres gets little memory, since metadata is small, and Kafka and Spark run on the same machine.
+    # Postgres gets little memory and disk, since metadata is small, and Kafka and Spark run on the same machine.
     "max_connections": "60",
     "shared_buffers": "32MB",
     "max_wal_size": "256MB",

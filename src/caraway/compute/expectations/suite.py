@@ -29,8 +29,8 @@ Mask = npt.NDArray[np.bool_]
 # A row's values in stored form (docs/inside/records.md), by column.
 Columns = Mapping[str, Sequence[Any]]
 
-# The most values whose results a check keeps, at which it forgets all of them, and the most characters of a text whose
-# result it keeps.
+# A check remembers results by value. It forgets all of them before they become more than KEPT_RESULTS, and doesn't
+# remember those of values whose texts have more than KEPT_CHARACTERS characters together.
 KEPT_RESULTS, KEPT_CHARACTERS = 20_000, 200
 
 

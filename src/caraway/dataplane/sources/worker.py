@@ -43,8 +43,8 @@ POLL_S = 0.5
 CHECKPOINT_S, IDLE_CHECKPOINT_S = 1.0, 30.0
 # The seconds after which a record is given up; see `caraway.dataplane.confined.fleet.LASTING`.
 WRITE_S = 10.0
-# The pauses in seconds between looks for the topics of a dataset that may have been defined just now: Kafka knows them
-# within some tenths of a second.
+# The pauses in seconds, one after each look for the topics of a dataset that may have been defined just now: Kafka
+# knows them within some tenths of a second. There is nothing to wait for after the last look.
 LOOKS_S = (0.05, 0.1, 0.2, 0.4, 0.0)
 LOST = "another server reads it now"
 

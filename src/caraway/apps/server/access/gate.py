@@ -140,7 +140,7 @@ class Gate:
         self._write_refusals()
 
     def _read(self, access: Access) -> None:
-        # Two threads may read at a time, of which the slower one must not bring back an older list.
+        # Two threads may want to read at the same time. Without the lock, the slower one may bring back an older list.
         with self._reading:
             before = self._known
             self._known = access.list_now(before)

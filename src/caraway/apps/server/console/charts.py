@@ -19,7 +19,8 @@ HOUR = timedelta(hours=1)
 # minutes has the greatest value of them.
 LINE_WIDTH, LINE_HEIGHT, LINE_POINTS = 600, 100, 240
 MINUTE_S = 60.0
-# The bars of a spread, and the share of the values at each end that its first and last bar hold in addition.
+# How many bars show how the numbers of a column are spread. They divide the range of the numbers without this share of
+# the least and of the greatest ones, which count in the first and the last bar.
 BARS, ENDS = 30, 0.01
 
 

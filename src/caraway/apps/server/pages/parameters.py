@@ -6,7 +6,7 @@ from caraway.apps.server.http.messages import Request
 from caraway.apps.server.pages.session import fields_in
 from caraway.errors import InvalidInputError
 
-# The most characters of a parameter: names of features, and some words.
+# The most characters of a parameter. The longest ones are a list of names of features, or the words of a search.
 LONGEST = 5_000
 
 

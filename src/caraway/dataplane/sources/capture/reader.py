@@ -317,9 +317,9 @@ class CaptureReader:
         self._is_emptied = True
         if position.is_done(begin.at, number):
             return True
-        # The records of the dataset tell which keys it has, so they are read when all rows before this place are on the
-        # topic, and none of those behind. The position is saved first, so that this is so even if the process is killed
-        # in between.
+        # The rows that the dataset has are read from its records on the topic, in `_delete`. By then, all rows before
+        # the truncate must be on the topic, and none behind it. So this batch is a fence: the worker saves the position
+        # before it goes on, and a process that is killed later begins again at the truncate.
         position.index = number
         self._deleting = iter(self._context.live_rows())
         batch.is_news = batch.is_fence = True

@@ -89,7 +89,7 @@ class HudiReader(SnapshotReader[str, DataFile]):
     def _begin(self) -> None:
         """Find the instants that this round reads."""
         if self._done is None and self._instant is None:
-            # The table had no rows; what it has now is read as a whole.
+            # The table had no rows when its reading began, so its first rows are read as a whole.
             self._instant, self._files = self._newest()
         table = self._open()
         if self._done is None:

@@ -173,7 +173,7 @@ class MongoCollection:
             case Decimal128():
                 return value.to_decimal()
             case float():
-                # Whole numbers are often stored as floating-point numbers, since JavaScript has no others.
+                # Whole numbers are often stored as floating-point numbers, the usual ones of JavaScript.
                 if not value.is_integer():
                     raise UnavailableError(
                         f"{self.where}: the cursor {self._cursor} is {value} in the document {document.get(ID, '')}; a "

@@ -129,7 +129,8 @@ class DriftWatch(Watch):
         try:
             graph = decode_graph(self._state.graph(commit))
         except UnknownEntityError:
-            # The topic may be shared with another deployment, which has commits of its own.
+            # The commit isn't one of this deployment: another one may log its served features on the same topic. No
+            # kinds are known of these.
             return {}
         return {name: kind for name, (kind, _) in features_of(graph).items()}
 
