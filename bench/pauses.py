@@ -34,6 +34,7 @@ from caraway.dataplane.streams.engine.spark_runtime import staggered
 from caraway.dataplane.streams.spark.java import jvm_process
 from caraway.dataplane.streams.spark.jobs import start_job
 from caraway.dataplane.topics.admin import ensure_topics
+from caraway.dataplane.topics.blocks import parts_of
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.graph.plan.model import JobMode, JobPlan, RecordSchema
 
@@ -199,7 +200,7 @@ def _times(bench: Bench, topic: str, schema: RecordSchema, since: float, until: 
     while position < end:
         for message in consumer.consume(10_000, 0.5):
             position = (message.offset() or 0) + 1
-            for record in codec.decode_message(message.value() or b""):
+            for record in map(codec.decode_value, parts_of(message.value() or b"")):
                 if since <= record.time / 1e6 <= until:
                     first.setdefault(record.time, message.timestamp()[1] - record.time / 1000)
     consumer.close()
