@@ -42,8 +42,9 @@ def test_a_history_is_read_once_in_spite_of_kills(rig: Rig, broker: Broker) -> N
 
     # The kills come while a job reads the archive, while one reads its topics, and when one has switched.
     moments: list[Callable[[dict[str, Any]], bool]] = [
-        lambda beat: in_the_middle(beat, "archive"),
-        lambda beat: in_the_middle(beat, "backfill"),
+        in_the_middle_of_the_archive,
+        # All orders of the topic may be one batch, whose end is hardly ever seen before the job has switched.
+        lambda beat: "backfill" in phases(beat),
         lambda beat: "live" in phases(beat),
     ]
     for moment in moments:
@@ -64,7 +65,7 @@ def test_a_history_is_read_once_in_spite_of_kills(rig: Rig, broker: Broker) -> N
     assert rig.process.wait(scaled(90)) == 0, rig.log()
 
 
-def in_the_middle(beat: dict[str, Any], phase: str) -> bool:
-    """Return whether a job has read a part of its history; the other job may be behind it or ahead."""
+def in_the_middle_of_the_archive(beat: dict[str, Any]) -> bool:
+    """Return whether a job has read a part of what the archive has; the other job may be behind it or ahead."""
     told = [job["progress"] for job in beat["jobs"].values()]
-    return any(progress.get("phase") == phase and progress.get("batch", -1) >= 1 for progress in told)
+    return any(progress.get("phase") == "archive" and progress.get("batch", -1) >= 1 for progress in told)
