@@ -248,8 +248,8 @@ def retire(connection: sa.Connection, ids: Collection[str], at: Moment) -> None:
     connection.execute(
         sa.update(assets).where(assets.c.id.in_(ids), assets.c.retired_at.is_(None)).values(retired_at=at.now)
     )
-    # Those that no branch needed before have an open entry for their destruction, which was due after `keep`. It is due
-    # now.
+    # Assets that no branch needed before have an open entry for their destruction, which was due after `keep`. It is
+    # due now.
     connection.execute(
         sa.update(ledger)
         .where(ledger.c.asset_id.in_(ids), ledger.c.state == "open", ledger.c.deed == Action.DESTROY)

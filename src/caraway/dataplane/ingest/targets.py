@@ -93,7 +93,7 @@ class Target:
         self.has_patterns = "regex" in checks or "json_schema" in checks
         """True if texts are matched with patterns, for which a long text may take a second."""
         # How fields are made if preproc only copies columns and constants, and no row is filtered out; None otherwise.
-        # It saves the general conversion of each row.
+        # Such fields need no general conversion of each row.
         self._copied = None if self.is_plain else _copied_fields(plan)
         self._has_envelopes = plan.source.cdc.has_envelopes
         self.newest_us: int | None = None

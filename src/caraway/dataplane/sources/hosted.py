@@ -100,7 +100,7 @@ class HostedReader:
         asked = set(marks)
         found = set(ahead_of(self._reader, asked))
         if self._ahead is not None and (batch := self._ahead.batch) is not None:
-            # These rows were read ahead and aren't handed over to the server yet, so they count as rows to come.
+            # Rows that were read ahead, and aren't handed over to the server yet, count as rows to come.
             found |= asked.intersection(map(batch.mark, range(len(batch.rows))))
         return sorted(found)
 

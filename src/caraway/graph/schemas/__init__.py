@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from caraway.errors import DefinitionError
 from caraway.graph.operators import Input, Join, Operator, Union
 
-# These modules are imported for their effect only: each registers its rules with `step_rule`.
+# Modules of rules are imported for their effect only: each registers its rules with `step_rule`.
 from caraway.graph.schemas import groups, records, steps  # noqa: F401
 from caraway.graph.schemas.aggregates import column_of, output_type
 from caraway.graph.schemas.groups import WINDOW_KEY, group_keys

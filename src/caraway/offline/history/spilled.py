@@ -74,7 +74,8 @@ class _Settling:
         numbers = count()
         for frame in self._named():
             if REV not in frame.columns:
-                # These records have no identities but their positions, so no other frame has a revision of one of them.
+                # Records without this column have no identities but their positions, so no other frame has a revision
+                # of one of them.
                 yield self._settled(frame)
                 continue
             for bucket, some in _parted(frame, self._buckets):

@@ -332,7 +332,7 @@ def blocks(plan: SinkPlan, sent: Sequence[Sent], sizes: Sequence[int]) -> list[M
         held.append(value)
         is_full = len(held) >= sizes[len(made) % len(sizes)]
         if is_full or record.op != PUT or number + 1 == len(sent) or sent[number + 1].op != PUT:
-            made.append((None, held[0] if record.op != PUT or len(held) == 1 else block_of(held), 0, len(made)))
+            made.append((None, held[0] if len(held) == 1 else block_of(held), 0, len(made)))
             held = []
     return made
 
