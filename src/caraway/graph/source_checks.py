@@ -3,6 +3,7 @@
 The validation of graphs checks that `cdc` goes with the keys, and what a dataset with sources may have beside them.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
@@ -37,6 +38,7 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
         CommitTypeError: An expression is of another type than its field.
     """
     where = f"dataset {dataset.name}, source {source.connector.identifier}"
+    _check_text(where, source.connector)
     source.connector.check_source(where)
     if source.connector.captures:
         _check_captured(where, dataset, source)
@@ -66,6 +68,7 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
 def check_sink(dataset: DatasetSpec, sink: SinkSpec) -> None:
     """Check a sink against its dataset. Raises `CommitError` if the connector can't be written to."""
     where = f"dataset {dataset.name}, sink {sink.connector.identifier}"
+    _check_text(where, sink.connector)
     sink.connector.check_sink(where)
     if sink.connector.needs_keys and not dataset.keys:
         raise CommitError(
@@ -98,6 +101,27 @@ def conflicting_systems(graph: Graph) -> Iterator[str]:
                     f"dataset {dataset.name}: {connector.kind} {name} has other settings than what is called "
                     f"{name} in dataset {first}; names of connectors are unique: use one object, or another name"
                 )
+
+
+def _check_text(where: str, part: object, label: str = "") -> None:
+    """Check that no text of a connector or of its system has a null character.
+
+    The operating system's calls for paths and host names, and the protocols of most systems, end a text there.
+    """
+    match part:
+        case str():
+            if "\0" in part:
+                # The text may be a password, so it isn't shown.
+                place = where.replace("\0", "\\0")
+                raise CommitError(
+                    f"{place}: {label} contains a null character (\\0), which no system takes; leave it out"
+                )
+        case tuple():
+            for inner in part:
+                _check_text(where, inner, label)
+        case _ if dataclasses.is_dataclass(part):
+            for member in dataclasses.fields(part):
+                _check_text(where, getattr(part, member.name), member.name)
 
 
 def _check_captured(where: str, dataset: DatasetSpec, source: SourceSpec) -> None:

@@ -26,6 +26,7 @@ from caraway.errors import CommitError, CommitTypeError
 from caraway.expr import col, lit, when
 from caraway.graph.connectors import (
     Connector,
+    FilesConnector,
     HTTPConnector,
     KafkaConnector,
     KinesisConnector,
@@ -41,6 +42,7 @@ from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, Sink
 from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.systems import (
     CSVFormat,
+    FilesSystem,
     HTTPSystem,
     KafkaSystem,
     KinesisSystem,
@@ -74,6 +76,28 @@ def computed(expr: Any, **schema: DataType) -> Computed:
 
 def made(**preproc: Any) -> SourceSpec:
     return replace(SOURCE, preproc=tuple(preproc.items()))
+
+
+NULLS: dict[str, Connector] = {
+    "topic": replace(TOPIC, topic="t\0"),
+    "host": TableConnector(system=replace(MONGO, host="\0h"), table="t", cursor="c"),
+    "password": TableConnector(system=replace(MONGO, password="p\0w"), table="t", cursor="c"),
+    "container": FilesConnector(system=FilesSystem(name="f"), container="/data\0", prefix="", format="json"),
+    "delimiter": FilesConnector(
+        system=FilesSystem(name="f"), container="/data", prefix="", format=CSVFormat(delimiter="\0")
+    ),
+}
+
+
+@pytest.mark.parametrize("part", NULLS)
+def test_null_characters_in_texts_of_connectors(part: str) -> None:
+    source = SourceSpec(connector=NULLS[part], cdc=Cdc.APPEND, disorder_us=0)
+    sink = SinkSpec(connector=NULLS[part])
+    for check in (partial(check_source, WEIGHING, source), partial(check_sink, WEIGHING, sink)):
+        with pytest.raises(CommitError, match=f"{part} contains a null character") as caught:
+            check()
+        assert "\0" not in str(caught.value)
+        assert "p\0w" not in str(caught.value)
 
 
 def where(expr: Any, **schema: DataType) -> SourceSpec:

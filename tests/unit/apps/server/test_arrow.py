@@ -79,6 +79,26 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         read_columns(WHOLE)
 
 
+NAT = pa.array([0, -(2**63)], pa.int64())
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.duration("ns")], ids=str)
+def test_nat_is_no_time(kind: pa.DataType) -> None:
+    times = NAT.cast(kind)
+    first = pa.scalar(0, kind).as_py()
+    columns = [
+        times,
+        times.dictionary_encode(),
+        pa.ListArray.from_arrays([0, 1, 2], times),
+        pa.StructArray.from_arrays([times], ["f"]),
+        pa.ListArray.from_arrays([0, 2], pa.StructArray.from_arrays([times], ["f"])),
+    ]
+    for column in columns:
+        with pytest.raises(InvalidInputError, match=r"column .a. of type .* holds NaT as a value; send null"):
+            read_columns(batches({"a": column}))
+    assert read_columns(batches({"a": pa.array([None, 0], kind)})) == {"a": [None, first]}
+
+
 def test_names_are_told_apart() -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     with pytest.raises(InvalidInputError, match="one name"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from caraway.apps.server.handlers.arrow_bounds import Decoded, check_messages, check_schema
+from caraway.apps.server.handlers.arrow_bounds import Decoded, check_messages, check_schema, check_times
 from caraway.apps.server.handlers.queries import check_rows
 from caraway.apps.server.http.messages import HttpResponse
 from caraway.compute.query.executor import StoredColumns
@@ -56,6 +56,7 @@ def read_columns(body: bytes) -> dict[str, list[Any]]:
                 for column in batch.columns:
                     decoded.add(column)
                 for name, column in zip(columns, batch.columns, strict=True):
+                    check_times(name, column)
                     columns[name] += _values(name, column)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _refused(error) from error

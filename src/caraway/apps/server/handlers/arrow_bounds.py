@@ -23,6 +23,8 @@ MAX_MESSAGES = 2_000
 # so MAX_COLUMNS columns fit.
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_COLUMNS = 5_000
+# pandas stores NaT, its missing time, as this number of nanoseconds.
+_NOT_A_TIME = -(2**63)
 _TEXT = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -100,6 +102,24 @@ def check_schema(schema: pa.Schema) -> None:
             dtype = dtype.value_type
         if not _is_taken(dtype):
             raise InvalidInputError(f"column {column.name[:200]!r} is of type {str(dtype)[:200]}, which isn't taken")
+
+
+def check_times(name: str, column: pa.Array) -> None:
+    """Check that no nanosecond time of a column is the least 64-bit number.
+
+    PyArrow makes that number pandas' NaT, which passes for an instant and is none.
+    """
+    dtype = column.type
+    if pa.types.is_dictionary(dtype):
+        check_times(name, column.dictionary)
+    elif (pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype)) and dtype.unit == "ns":
+        if pc.any(pc.equal(column.cast(pa.int64()), _NOT_A_TIME)).as_py():
+            raise InvalidInputError(
+                f"column {name[:200]!r} of type {str(dtype)[:200]} holds NaT as a value; send null where there is no time"
+            )
+    else:
+        for inner in _inner(column):
+            check_times(name, inner)
 
 
 def _is_taken(dtype: pa.DataType, depth: int = 0) -> bool:
