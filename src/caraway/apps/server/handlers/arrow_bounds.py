@@ -115,7 +115,8 @@ def check_times(name: str, column: pa.Array) -> None:
     elif (pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype)) and dtype.unit == "ns":
         if pc.any(pc.equal(column.cast(pa.int64()), _NOT_A_TIME)).as_py():
             raise InvalidInputError(
-                f"column {name[:200]!r} of type {str(dtype)[:200]} holds NaT as a value; send null where there is no time"
+                f"column {name[:200]!r} of type {str(dtype)[:200]} holds NaT as a value; "
+                "send null where there is no time"
             )
     else:
         for inner in _inner(column):
