@@ -7,8 +7,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Self
 
-from caraway.apps.server.control.room import Room, room_for
 from caraway.apps.server.control.service import CheckFunctions, CheckSink, CommitService, TrySources, find_all
+from caraway.apps.server.control.slot_demand import SlotDemand, find_slot_demand
 from caraway.apps.server.control.worker import sweep, work
 from caraway.apps.server.control.world import Deployed
 from caraway.dataplane.topics.admin import drop_topics, ensure_topics, topic_names
@@ -159,8 +159,8 @@ class Control:
             # The archive has the messages before the beginning of a topic, and they are read as well.
             return {name: round(sizes[name] * sum(found.values())) for name, found in end.items()}
 
-        def room(plan: GraphPlan, created: Container[str]) -> Room | None:
-            return room_for(plan, created, reader.running_jobs, partitions=partitions, processors=processors)
+        def slots(plan: GraphPlan, created: Container[str]) -> SlotDemand | None:
+            return find_slot_demand(plan, created, reader.running_jobs, partitions=partitions, processors=processors)
 
         writer = StateWriter(engine, keep=keep)
         commits = CommitService(
@@ -169,7 +169,7 @@ class Control:
             reconciler,
             count=count,
             look_up=look_up,
-            room=room,
+            slots=slots,
             try_sources=try_sources,
             check_sink=check_sink,
             check_functions=check_functions,

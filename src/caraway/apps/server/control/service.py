@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from caraway.apps.server.control.backfill import Backfill, backfills
-from caraway.apps.server.control.room import Room
+from caraway.apps.server.control.backfill_estimates import BackfillEstimate, estimate_backfills
+from caraway.apps.server.control.slot_demand import SlotDemand
 from caraway.apps.server.control.summary import CommitChange, details, summarize
 from caraway.apps.server.control.touching import touched
 from caraway.errors import CommitError, InvalidInputError, UnavailableError
@@ -29,7 +29,7 @@ from caraway.state.model import MAIN, Head, NewCommit
 
 # Returns the number of records of each of the topics; missing topics are left out.
 Count = Callable[[Iterable[str]], Mapping[str, int]]
-RoomFor = Callable[[GraphPlan, Container[str]], Room | None]
+SlotDemandOf = Callable[[GraphPlan, Container[str]], SlotDemand | None]
 Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
 Share = Callable[[CommitChange], None]
 # Returns a line for each source that can't be read.
@@ -122,7 +122,7 @@ class CommitService:
         *,
         count: Count = lambda _: {},
         look_up: LookUp = find_all,
-        room: RoomFor = lambda _plan, _created: None,
+        slots: SlotDemandOf = lambda _plan, _created: None,
         try_sources: TrySources = lambda _: (),
         check_sink: CheckSink = lambda _: None,
         check_functions: CheckFunctions = lambda functions: [""] * len(functions),
@@ -130,7 +130,7 @@ class CommitService:
         """Read `heads`, write `commits`, and have `reconciler` begin the actions that a commit needs.
 
         `count` counts the records of topics; by default no topic has any. `look_up` looks up the secrets that
-        definitions name. `room` returns the slots that the new jobs of a plan need, and those that are free.
+        definitions name. `slots` returns the slots that the new jobs of a plan need, and those that are free.
         `try_sources` connects to sources and says which ones can't be read; by default no source is tried. `check_sink`
         checks that a new sink can be written, before anything is changed. `check_functions` finds functions that lack
         modules here; by default none does.
@@ -138,7 +138,7 @@ class CommitService:
         self._check_functions = check_functions
         self._try_sources = try_sources
         self._check_sink = check_sink
-        self._room = room
+        self._slots = slots
         self._count = count
         self._look_up = look_up
         self._heads = heads
@@ -294,15 +294,15 @@ class CommitService:
             allocation=allocation,
             shared=allocation.shared(head.branch, self._heads.references([asset.id for asset in allocation.assets])),
             backfills=self._backfills(plan_after, allocation),
-            room=self._room(plan_after, allocation.created_names),
+            slots=self._slots(plan_after, allocation.created_names),
         )
 
-    def _backfills(self, plan: GraphPlan, allocation: Allocation) -> tuple[Backfill, ...] | None:
+    def _backfills(self, plan: GraphPlan, allocation: Allocation) -> tuple[BackfillEstimate, ...] | None:
         created = allocation.created_names
         topics = {topic.name for job in plan.jobs if job.job_id in created for topic in job.inputs}
         topics |= {index.topic for index in plan.indexes if index.asset.hex() in created}
         try:
-            return backfills(plan, created, self._count(topics - created))
+            return estimate_backfills(plan, created, self._count(topics - created))
         except UnavailableError:
             # Without Kafka a preview has no such estimate; a commit is refused later, by `reconciler.check`.
             return None

@@ -6,8 +6,8 @@ The changes of jobs and indexes come from the same plan that the engines follow.
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from caraway.apps.server.control.backfill import Backfill
-from caraway.apps.server.control.room import Room
+from caraway.apps.server.control.backfill_estimates import BackfillEstimate
+from caraway.apps.server.control.slot_demand import SlotDemand
 from caraway.graph.changes import Changes, changes
 from caraway.graph.plan.model import GraphPlan
 from caraway.graph.specs import Graph
@@ -26,7 +26,7 @@ class CommitChange:
 
     `changes` has the changes of each kind of entity. `plan` is the plan of `after`, and `plan_after` the same plan with
     the names of its assets. `shared` has the ids of the assets that only other branches have so far, with these
-    branches. `backfills` is None if the number of records isn't known, and `room` if the number of slots isn't, or no
+    branches. `backfills` is None if the number of records isn't known, and `slots` if the number of slots isn't, or no
     job is new.
     """
 
@@ -38,8 +38,8 @@ class CommitChange:
     plan_after: GraphPlan
     allocation: Allocation
     shared: Mapping[str, Collection[str]]
-    backfills: tuple[Backfill, ...] | None = None
-    room: Room | None = None
+    backfills: tuple[BackfillEstimate, ...] | None = None
+    slots: SlotDemand | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +145,12 @@ def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
         if job.action != "stop"
     ]
     lines += _backfills(change.backfills)
-    lines += [change.room.line()] if change.room else []
+    lines += [change.slots.line()] if change.slots else []
     lines += [f"job stop: {job.job_id} ({job.pipeline}); {job.reason}" for job in jobs if job.action == "stop"]
     return tuple(lines)
 
 
-def _backfills(found: Sequence[Backfill] | None) -> list[str]:
+def _backfills(found: Sequence[BackfillEstimate] | None) -> list[str]:
     if found is None:
         return ["backfill: unknown, Kafka doesn't answer"]
     return [

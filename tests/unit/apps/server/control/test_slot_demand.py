@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from caraway.apps.server.control.room import Room, room_for
 from caraway.apps.server.control.service import CommitService
+from caraway.apps.server.control.slot_demand import SlotDemand, find_slot_demand
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.wire.graphs import CommitRequest
 from tests.unit.apps.server.control.test_service import FIRST, World
@@ -23,28 +23,30 @@ def test_each_engine_s_newest_report_counts() -> None:
         replace(JOB, progress={"slots_free": 5, "engine": "b"}),
         replace(JOB, progress={}),
     ]
-    found = room_for(plan, created, lambda: jobs, partitions=3, processors=2)
-    assert found == Room(needed=5, jobs=1, free=15), "three tasks read, and two keep rows"
-    assert room_for(plan, set(), lambda: jobs, partitions=3, processors=2) is None, "no job is new"
-    assert room_for(plan, created, lambda: [JOB], partitions=3, processors=2) is None, "no engine has reported slots"
+    found = find_slot_demand(plan, created, lambda: jobs, partitions=3, processors=2)
+    assert found == SlotDemand(needed=5, jobs=1, free=15), "three tasks read, and two keep rows"
+    assert find_slot_demand(plan, set(), lambda: jobs, partitions=3, processors=2) is None, "no job is new"
+    assert find_slot_demand(plan, created, lambda: [JOB], partitions=3, processors=2) is None, (
+        "no engine has reported slots"
+    )
 
 
 @pytest.mark.parametrize(
-    ("room", "end"),
+    ("slots", "end"),
     [
         (
-            Room(needed=4, jobs=2, free=20),
+            SlotDemand(needed=4, jobs=2, free=20),
             "and 20 are free; about 8 further jobs like these would find slots",
         ),
         (
-            Room(needed=4, jobs=2, free=3),
+            SlotDemand(needed=4, jobs=2, free=3),
             "and 3 are free. Some won't start until branches or pipelines that nobody needs are deleted",
         ),
     ],
 )
-def test_a_preview_says_how_many_jobs_find_slots(room: Room, end: str) -> None:
+def test_a_preview_says_how_many_jobs_find_slots(slots: SlotDemand, end: str) -> None:
     world = World()
-    service = CommitService(world, world, world, room=lambda _plan, _created: room)
+    service = CommitService(world, world, world, slots=lambda _plan, _created: slots)
     preview = service.commit(CommitRequest(message="first", graph=FIRST, preview=True))
     assert f"slots: the new jobs need 4 slots of Spark, {end}" in preview.summary
     assert world.commits == []

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from caraway.apps.server.control.backfill import PLAIN_RATE, PYTHON_RATE, START_S, START_S_PER_JOB, backfills
+from caraway.apps.server.control.backfill_estimates import (
+    PLAIN_RATE,
+    PYTHON_RATE,
+    START_S,
+    START_S_PER_JOB,
+    estimate_backfills,
+)
 from caraway.graph.plan.model import GraphPlan, JobMode
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
@@ -17,11 +23,11 @@ PLAN = plan_graph(Graph(datasets=(clicks(), spend())))
 
 
 def test_a_new_job_reads_the_records_of_its_topics() -> None:
-    (found,) = backfills(PLAN, {JOB.job_id}, {CLICKS.name: 5 * PLAIN_RATE, "another": 7})
+    (found,) = estimate_backfills(PLAN, {JOB.job_id}, {CLICKS.name: 5 * PLAIN_RATE, "another": 7})
     assert (found.name, found.records) == (JOB.job_id, 5 * PLAIN_RATE)
     assert found.seconds == START_S + START_S_PER_JOB + 5.0
-    assert backfills(PLAN, set(), {CLICKS.name: 5}) == ()
-    (found,) = backfills(PLAN, {JOB.job_id}, {})
+    assert estimate_backfills(PLAN, set(), {CLICKS.name: 5}) == ()
+    (found,) = estimate_backfills(PLAN, {JOB.job_id}, {})
     assert found.records == 0
 
 
@@ -30,14 +36,14 @@ def test_a_job_behind_a_new_one_waits_for_it() -> None:
     second = replace(JOB, job_id="second", inputs=(JOB.output,), output=other, mode=JobMode.MICRO_BATCH)
     plan = GraphPlan(topics=PLAN.topics, jobs=(second, JOB), indexes=(), ingests=())
     records = {CLICKS.name: 2 * PLAIN_RATE, JOB.output.name: 10}
-    found = {each.name: each for each in backfills(plan, {JOB.job_id, "second"}, records)}
+    found = {each.name: each for each in estimate_backfills(plan, {JOB.job_id, "second"}, records)}
     assert found["second"].records == found[JOB.job_id].records == 2 * PLAIN_RATE
     # Both jobs are started at once, so their starts count once for each of them.
     start_s = START_S + 2 * START_S_PER_JOB
     assert found[JOB.job_id].seconds == start_s + 2.0
     assert found["second"].seconds == start_s + 2.0 + 2 * PLAIN_RATE / PYTHON_RATE
     # With only the second job new, the records of its own input topic count.
-    (found_second,) = backfills(plan, {"second"}, records)
+    (found_second,) = estimate_backfills(plan, {"second"}, records)
     assert found_second.records == 10
 
 

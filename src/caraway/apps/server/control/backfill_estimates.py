@@ -21,7 +21,7 @@ START_S, START_S_PER_JOB = 5.0, 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backfill:
+class BackfillEstimate:
     """The history that a new job reads.
 
     Attributes:
@@ -45,7 +45,9 @@ class _Reader:
     rate: int
 
 
-def backfills(plan: GraphPlan, created: Collection[str], records: Mapping[str, int]) -> tuple[Backfill, ...]:
+def estimate_backfills(
+    plan: GraphPlan, created: Collection[str], records: Mapping[str, int]
+) -> tuple[BackfillEstimate, ...]:
     """Return the backfills of the jobs of a plan that are new (`created` has their names in the store).
 
     `records` has the number of records of each topic; a missing topic has none.
@@ -62,12 +64,12 @@ def backfills(plan: GraphPlan, created: Collection[str], records: Mapping[str, i
     start_s = START_S + START_S_PER_JOB * len(jobs)
 
     @cache
-    def backfill(name: str) -> Backfill:
+    def backfill(name: str) -> BackfillEstimate:
         reader = readers[name]
         before = [backfill(writers[t]) for t in sorted(reader.inputs) if writers.get(t, name) != name]
         count = sum(records.get(t, 0) for t in reader.inputs - writers.keys()) + sum(found.records for found in before)
         seconds = count / reader.rate + max((found.seconds for found in before), default=start_s)
-        return Backfill(name=name, records=count, seconds=seconds)
+        return BackfillEstimate(name=name, records=count, seconds=seconds)
 
     return tuple(backfill(name) for name in readers)
 

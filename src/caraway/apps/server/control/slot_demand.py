@@ -9,7 +9,7 @@ from caraway.state.model import JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class SlotDemand:
     """The slots that the new jobs of a commit need, the number of these jobs, and the slots that are free."""
 
     needed: int
@@ -25,14 +25,14 @@ class Room:
         return f"{found}; about {more} further jobs like these would find slots"
 
 
-def room_for(
+def find_slot_demand(
     plan: GraphPlan,
     created: Container[str],
     running: Callable[[], Iterable[JobRecord]],
     *,
     partitions: int,
     processors: int | None,
-) -> Room | None:
+) -> SlotDemand | None:
     """Return what the new jobs of a plan need; None if there are no new ones, or no engine has reported its slots.
 
     Args:
@@ -55,4 +55,4 @@ def room_for(
         reported = job.progress.get("slots_free")
         if isinstance(reported, int):
             free[job.progress.get("engine")] = reported
-    return Room(needed=sum(needed), jobs=len(needed), free=sum(free.values())) if free else None
+    return SlotDemand(needed=sum(needed), jobs=len(needed), free=sum(free.values())) if free else None
