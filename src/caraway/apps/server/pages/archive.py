@@ -1,0 +1,16 @@
+"""The page of the archive's tables."""
+
+from typing import Any
+
+from caraway.apps.server.http.messages import HttpResponse, Request
+from caraway.apps.server.pages.context import PageContext
+
+# The rows of the table.
+LISTED = 200
+
+
+async def archive(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
+    """Return the page with the tables of the archive, those that are behind most first."""
+    found = (await context.ask(request, "archive"))["tables"]
+    found.sort(key=lambda table: (-(table["messages"] or 0), table["dataset"]))
+    return context.page(request, "archive.html", tables=found[:LISTED], found=len(found))
