@@ -11,7 +11,6 @@ from caraway.compute.why.explaining import Question, bits, explain
 from caraway.compute.why.lookups import Asked, Listing, explain_lookup
 from caraway.compute.why.model import MAX_LISTED, Lookup
 from caraway.compute.why.parts import Histories, all_shown
-from caraway.compute.why.recomputing import listed_values, recompute
 from caraway.dataplane.archive.store.model import archived_topics
 from caraway.dataplane.archive.store.reading import ArchivedTopics, cuts_now
 from caraway.dataplane.topics.erased_keys import ErasedKeys
@@ -34,6 +33,7 @@ from tests.parity.comparing import (
 from tests.parity.graphs import OWNED
 from tests.parity.indexing import Index
 from tests.parity.traffic import Part
+from tests.unit.compute.why.recomputing import listed_values, recompute
 
 #: The lookups of a dataset that are explained.
 EXPLAINED = 3

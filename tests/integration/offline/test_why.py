@@ -9,9 +9,9 @@ from caraway.client.arguments import gather
 from caraway.compute.query.catalog import Catalog
 from caraway.compute.why.explaining import bits
 from caraway.compute.why.model import MAX_LISTED, Listed, Why
-from caraway.compute.why.recomputing import recompute
 from tests.integration.offline.desk import Shop
 from tests.integration.offline.shop import BEGIN
+from tests.unit.compute.why.recomputing import recompute
 
 LATER = BEGIN + timedelta(minutes=1500)
 

@@ -13,7 +13,6 @@ from caraway.compute.why.explaining import Question, bits, explain
 from caraway.compute.why.lookups import Listing
 from caraway.compute.why.model import MAX_LISTED, Why
 from caraway.compute.why.parts import all_shown
-from caraway.compute.why.recomputing import recompute
 from caraway.dataplane.topics.blocks import is_block, split
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dataplane.topics.erased_keys import ErasedKeys
@@ -26,6 +25,7 @@ from caraway.offline.reader import OfflineReader
 from caraway.offline.why.histories import TopicHistories
 from caraway.offline.why.known import KnownRecords
 from caraway.offline.why.sources import Found, Messages, Place, SourceRecords
+from tests.unit.compute.why.recomputing import recompute
 from tests.unit.offline.topics import GivenTopics, topic_of
 from tests.unit.oracle import archived
 from tests.unit.oracle.cases import SHAPES, Case, cases

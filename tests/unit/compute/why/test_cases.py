@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from caraway.compute.why.explaining import bits
 from caraway.compute.why.model import MAX_LISTED, Lookup, Why, time_of
-from caraway.compute.why.recomputing import recompute
 from caraway.featuresets import Featureset
 from caraway.testing import MockClient
+from tests.unit.compute.why.recomputing import recompute
 from tests.unit.oracle import product
 from tests.unit.oracle.cases import SHAPES, Case, cases
 from tests.unit.oracle.features import Chain, asked_of

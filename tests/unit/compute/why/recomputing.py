@@ -1,4 +1,4 @@
-"""The value of a feature, computed from the listed parts of its explanation and nothing else."""
+"""The oracle of explanations: the value of a feature, computed from the listed parts alone."""
 
 from collections.abc import Mapping
 
