@@ -26,9 +26,9 @@ from caraway.dataplane.topics.partitioning import partition_of
 from caraway.dataplane.topics.positions import TopicEnds, is_behind
 from caraway.graph.plan.model import CheckPlan, RecordSchema
 from caraway.graph.plan.planner import plan_graph
+from caraway.offline.monitoring.quality.expectation_alerts import states_of
 from caraway.offline.monitoring.quality.follower import FOLDER, QualityFollower
 from caraway.offline.monitoring.quality.store import Findings, QualityStore
-from caraway.offline.monitoring.quality.watching import states_of
 from caraway.state.database import connect
 from caraway.state.profiles import ProfileStore, Subject
 from tests.integration.quality.stalls import definitions

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from caraway.apps.cli import app
 from caraway.client import Client
+from caraway.offline.monitoring.quality.archiving import PATH
 from caraway.process.settings.monitoring import AlertSettings, QualitySettings
 from tests.integration.jobs import running_jobs
 from tests.integration.quality.stalls import OWNER, definitions
@@ -149,4 +152,16 @@ def test_a_server_checks_rows_and_tells_the_owner(watched: ServerProcess, receiv
         return any(a["labels"]["dataset"] == "Sales" and a["endsAt"] < soon for a in receiver.alerts)
 
     eventually(has_ended, watched.said)
+
+    # The counts of checks that are over are in the table of the archive, although there are other checks.
+    def archived() -> int:
+        written = Path(watched.settings.objects_url) / PATH
+        if not written.exists():
+            return 0
+        kept = DeltaTable(written).to_pyarrow_table().filter(pc.field("version") == VERSION)
+        rows = kept.filter(pc.field("expectation") == price["expectation"]).to_pylist()
+        return sum(row["evaluated"] for row in rows)
+
+    client.commit("others", datasets=[one for one in definitions(VERSION + 1) if str(one.fqn()) != "Twice"])
+    eventually(lambda: archived() == 24, watched.said)
     client.close()

@@ -22,8 +22,8 @@ from caraway.dtypes.values import to_json
 from caraway.errors import UnknownEntityError
 from caraway.graph.plan.model import CheckPlan
 from caraway.offline.monitoring.quality.counting import is_hidden
+from caraway.offline.monitoring.quality.expectation_alerts import DAY_HOURS, states_of
 from caraway.offline.monitoring.quality.store import QualityStore, Sample, Total, Windows
-from caraway.offline.monitoring.quality.watching import DAY_HOURS, states_of
 from caraway.state.permissions import Mode
 
 # The hours, and the number of samples of each expectation, of an answer without these parameters, and the greatest

@@ -20,9 +20,9 @@ from caraway.offline.monitoring.drift.datasets import NAME, OBJECT, DatasetDrift
 from caraway.offline.monitoring.quality.archiving import CountsTable, Retention
 from caraway.offline.monitoring.quality.checks import branches_of, checks_of
 from caraway.offline.monitoring.quality.counting import is_hidden
+from caraway.offline.monitoring.quality.expectation_alerts import ExpectationAlerts
 from caraway.offline.monitoring.quality.follower import QualityFollower
 from caraway.offline.monitoring.quality.store import QualityStore
-from caraway.offline.monitoring.quality.watching import QualityWatch
 from caraway.offline.monitoring.watch import Kind, Watch
 from caraway.process.secrets.keyring import open_keyring
 from caraway.process.settings.settings import Settings
@@ -37,7 +37,7 @@ from caraway.state.reader import StateReader
 LOOK_SECONDS, ALERT_SECONDS, PRUNE_SECONDS, RETRY_SECONDS = 2.0, 60.0, 3600.0, 60.0
 
 
-class Quality(Watch):
+class QualityWatch(Watch):
     """Checks and profiles the rows of all branches' datasets. Not thread safe."""
 
     def __init__(self, settings: Settings, database: sa.Engine) -> None:
@@ -48,7 +48,7 @@ class Quality(Watch):
         self._losses = Losses(database)
         self._log, self._number = ErasureLog(database), 0
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-        self._watch = QualityWatch(self._store, Webhook(settings.alerts.webhook))
+        self._alerts = ExpectationAlerts(self._store, Webhook(settings.alerts.webhook))
         self._kept = timedelta(days=settings.quality.kept_days)
         table = CountsTable(settings.objects_url, self._store) if settings.archive.enabled else None
         self._retention = Retention(self._store, table, self._kept)
@@ -122,11 +122,12 @@ class Quality(Watch):
         needed = self._plans.refresh()
         checks, self._branches = checks_of(needed), branches_of(needed)
         if checks != self._checks:
+            # The counts of checks that are over are written at once: a process that starts later doesn't know them.
+            if self._checks.keys() - checks.keys() or self._prune_at == math.inf:
+                self._prune_at = time.monotonic()
             self._follower.follow(checks)
             self._checks = checks
             self._retention.follow(checks)
-            if not checks or self._prune_at == math.inf:
-                self._prune_at = time.monotonic()
         self._erase()
 
     def _erase(self) -> None:
@@ -150,8 +151,8 @@ class Quality(Watch):
         return self._erased.hides_record(plan.erased_on, plan.schema)
 
     def _tell(self, checks: Mapping[str, CheckPlan]) -> None:
-        self._watch.look(checks, self._branches)
+        self._alerts.look(checks, self._branches)
 
 
 # A call of `run_once` waits for rows by itself, so there is no pause between two calls.
-QUALITY = Kind("quality", Quality, enabled=lambda settings: settings.quality.enabled, seconds=lambda _: None)
+QUALITY = Kind("quality", QualityWatch, enabled=lambda settings: settings.quality.enabled, seconds=lambda _: None)

@@ -35,7 +35,7 @@ def states_of(
     return states(plan.dataset.name, plan.suite.version, checks, counts, by_number)
 
 
-class QualityWatch:
+class ExpectationAlerts:
     """Finds which expectations are violated, and sends alerts. Not thread safe.
 
     An alert is sent until it is taken, also by a process that was started anew, and then once for a change. If the

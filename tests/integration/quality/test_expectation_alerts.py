@@ -13,8 +13,8 @@ from caraway.compute.expectations.counts import Counts
 from caraway.graph.plan.planner import plan_graph
 from caraway.offline.monitoring.alerts.alert import AGAIN
 from caraway.offline.monitoring.alerts.webhook import ATTEMPTS, Webhook
+from caraway.offline.monitoring.quality.expectation_alerts import ExpectationAlerts
 from caraway.offline.monitoring.quality.store import Findings, QualityStore
-from caraway.offline.monitoring.quality.watching import QualityWatch
 from caraway.state.database import connect
 from tests.integration.quality.stalls import OWNER, definitions
 
@@ -31,11 +31,11 @@ class Scene:
         self.told: list[dict[str, Any]] = []
         self.watch = self.watched()
 
-    def watched(self) -> QualityWatch:
+    def watched(self) -> ExpectationAlerts:
         """Return a watch as a process has that was started anew."""
         transport = httpx.MockTransport(self.take)
         webhook = Webhook("http://alerts", transport=transport, pause_s=0.0, clock=lambda: self.now)
-        return QualityWatch(self.store, webhook, clock=lambda: self.now.timestamp())
+        return ExpectationAlerts(self.store, webhook, clock=lambda: self.now.timestamp())
 
     def take(self, request: httpx.Request) -> httpx.Response:
         self.requests += 1
