@@ -30,6 +30,8 @@ PASSWORD_BYTES = 32
 # Seconds for which the port waits for each message of a caller who hasn't shown the password yet, and how many such
 # callers it keeps: with one more, the one who waits longest is let go.
 PROVING_S, PROVING = 5, 64
+# Seconds until the next caller is accepted after one couldn't be.
+REFUSED_S = 0.05
 # The kinds of answers of the engine: the secret's value; that there is no such secret; and that it can't be read at the
 # moment, since its store doesn't answer. With the latter two comes the reason, as text.
 _FOUND, _MISSING, _AWAY = "found", "missing", "away"
@@ -71,12 +73,17 @@ class SecretPort:
 
     def _accept(self) -> None:
         while not self._closing.is_set():
+            caller: Connection | None = None
             try:
                 caller = self._listener.accept()
+                proving = socket.socket(fileno=os.dup(caller.fileno()))
             except OSError:
-                # The caller has closed the connection, or the port is closed.
+                # The caller has closed the connection, the port is closed, or the process has no file descriptors left.
+                # The last lasts for a while, in which this thread mustn't take a whole processor.
+                if caller is not None:
+                    caller.close()
+                self._closing.wait(REFUSED_S)
                 continue
-            proving = socket.socket(fileno=os.dup(caller.fileno()))
             with self._lock:
                 if len(self._proving) >= PROVING:
                     with suppress(OSError):

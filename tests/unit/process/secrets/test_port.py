@@ -1,5 +1,7 @@
 """Tests that functions get secrets through a port of the engine, and that no process gets any without its password."""
 
+import errno
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -74,6 +76,24 @@ def test_nobody_gets_any_without_the_password(port: SecretPort) -> None:
         secrets.get("key")
     # The port still serves other callers.
     secret_provider.set(provider_of(port.address))
+    assert secrets.get("key") == VALUE
+
+
+def test_secrets_are_served_again_when_there_are_file_descriptors_again(
+    port: SecretPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duplicate, failures = os.dup, iter([OSError(errno.EMFILE, os.strerror(errno.EMFILE))])
+
+    def dup(descriptor: int) -> int:
+        if (error := next(failures, None)) is not None:
+            raise error
+        return duplicate(descriptor)
+
+    monkeypatch.setattr(os, "dup", dup)
+    secret_provider.set(provider_of(port.address))
+    with pytest.raises(UnavailableError):
+        secrets.get("key")
+    assert next(failures, None) is None, "the failure was met"
     assert secrets.get("key") == VALUE
 
 
