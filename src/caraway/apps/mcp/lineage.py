@@ -1,6 +1,7 @@
 """The neighbourhood of one node in a branch's lineage: what it is computed from, and what is computed from it."""
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any, Literal
 
 from caraway.errors import UnknownEntityError
@@ -32,12 +33,13 @@ def around(
     if not starts:
         raise UnknownEntityError(f"the lineage of the branch has nothing named {name!r}; search_catalog finds names")
     pairs = [(edge["from"], edge["to"]) for edge in graph["edges"]]
-    distances: dict[str, int] = {}
+    ways: list[Mapping[str, int]] = []
     if direction != "downstream":
-        distances |= steps_from(starts, following((after, before) for before, after in pairs), depth)
+        ways.append(steps_from(starts, following((after, before) for before, after in pairs), depth))
     if direction != "upstream":
-        # No node is reached both ways from one start: it would be part of a cycle, which commits refuse.
-        distances |= steps_from(starts, following(pairs), depth)
+        ways.append(steps_from(starts, following(pairs), depth))
+    # Several nodes may have the name, and a node may be before one of them and behind another.
+    distances = {id_: min(way.get(id_, depth) for way in ways) for id_ in chain(*ways)}
     reached = sorted(distances, key=lambda id_: distances[id_])
     shown = reached[:limit]
     return {

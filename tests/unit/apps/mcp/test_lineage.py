@@ -73,3 +73,12 @@ def test_the_id_of_a_node_is_a_name_too() -> None:
 def test_an_unknown_name_is_refused_with_a_remedy() -> None:
     with pytest.raises(UnknownEntityError, match=r"nothing named 'E'; search_catalog finds names"):
         around(lineage_of([]), "E")
+
+
+def test_the_nearest_nodes_come_first_if_several_have_the_name() -> None:
+    # D0 and D4 have one name: D1 is one step behind D0, and three before D4.
+    graph = lineage_of([(0, 1), (1, 2), (2, 3), (3, 4)])
+    for node in graph["nodes"]:
+        node["name"] = node["name"].replace("D4", "D0")
+    found = around(graph, "D0", "both", 3, limit=4)
+    assert {node["id"] for node in found["nodes"]} == {f"dataset:D{n}" for n in (0, 1, 3, 4)}
