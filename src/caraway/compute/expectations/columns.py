@@ -180,9 +180,9 @@ def _in_set(arguments: Arguments, types: Types) -> pl.Expr | None:
         case FloatType():
             infinite = [option for option in options if type(option) is float and math.isinf(option)]
             exact = [float(number) for number in numbers if abs(number) < 2**1000 and float(number) == number]
-            # The options get 0.0 in place of -0.0, which is equal but has other bits. For the column that isn't needed:
-            # polars leaves this addition out, and its `is_in` takes -0.0 and 0.0 for equal.
-            return _member(column + 0.0, [number + 0.0 for number in (*exact, *infinite)], pl.Float64)
+            # The options get 0.0 in place of -0.0, which is equal but has other bits. The column needs no such change,
+            # since the `is_in` of polars takes -0.0 and 0.0 for equal.
+            return _member(column, [number + 0.0 for number in (*exact, *infinite)], pl.Float64)
         case _:
             return None
 
