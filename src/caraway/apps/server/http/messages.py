@@ -94,6 +94,7 @@ class Request(Generic[B, P]):
     """A request whose body has been read, with its caller.
 
     `body_form` and `parameters_form` are the Structs of the endpoint, as which the body and the query string are taken.
+    `branch` is the branch that the request is about.
     """
 
     method: str
@@ -105,11 +106,11 @@ class Request(Generic[B, P]):
     hold: Hold = field(default_factory=lambda: Hold(Budget()))
     body_form: type[B] = Nothing  # type: ignore[assignment]
     parameters_form: type[P] = Nothing  # type: ignore[assignment]
+    branch: str = field(init=False)
 
-    @property
-    def branch(self) -> str:
-        """The branch that the request is about."""
-        return branch_of(self.headers)
+    def __post_init__(self) -> None:
+        """Find the branch."""
+        object.__setattr__(self, "branch", branch_of(self.headers))
 
     @property
     def is_large(self) -> bool:
@@ -163,7 +164,10 @@ async def in_decoder(work: Callable[[G], T], given: G) -> T:
 
 def branch_of(headers: Headers) -> str:
     """Return the branch that a request is about."""
-    return next((name for header in BRANCH_HEADERS if (name := headers.get(header))), MAIN)
+    for header in BRANCH_HEADERS:
+        if name := headers.get(header):
+            return name
+    return MAIN
 
 
 def media_type(header: str | None) -> str:
