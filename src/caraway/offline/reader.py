@@ -143,7 +143,8 @@ class OfflineReader(SeriesReader):
         computed = [name for name in others if name in history.columns]
         if history.complete and (computed or not others):
             groups, times = self._asked(plan, history, keys, at_us)
-            # Decimals beyond 64 bits are read from an index, which has integers of any size.
+            # The history holds decimals in 64 bits and raises this error for longer ones. The columns are then read
+            # from the replayed index below, which has integers of any size.
             with suppress(OverflowError):
                 rows, found = history.read(computed, groups, times)
                 values |= zip(computed, rows, strict=True)

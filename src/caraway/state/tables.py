@@ -27,7 +27,8 @@ commits = sa.Table(
     sa.Column("graph", sa.LargeBinary, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),
     sa.Column("summary", JSONB, nullable=False),
-    # The generation of each content of the commit's assets, if it isn't the first generation.
+    # The generations of the commit's assets, by the asset's content (`Blueprint.content`). An asset without an entry
+    # has its first generation.
     sa.Column("generations", JSONB, nullable=False, server_default=sa.text("'{}'::jsonb")),
     sa.Index("commits_branch_created_at", "branch", "created_at"),
 )

@@ -55,8 +55,8 @@ PROPERTIES = {
     "num.io.threads": "4",
     "num.recovery.threads.per.data.dir": "2",
     "background.threads": "2",
-    # The log cleaner takes this memory out of the broker's heap, 384 MiB by default, when the broker starts. Kafka's
-    # default for it is 128 MiB, a third of that heap.
+    # When the broker starts, the log cleaner allocates this buffer in the broker's heap, and that heap has 384 MiB by
+    # default. Kafka's default for the buffer is 128 MiB, a third of the heap.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
     # Files with records that are removed from a topic, such as erased ones, are deleted half a minute later; by default
     # Kafka looks for such files every five minutes, and deletes them a minute after that.

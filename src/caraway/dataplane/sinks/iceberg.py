@@ -42,7 +42,8 @@ DELETED = "__caraway_deleted__"
 DESCRIPTION = "Written by Caraway from the dataset {dataset}; changes by others are lost."
 # The size of data files, so that one of them fits into memory a few times when its rows are written anew.
 FILE_BYTES = 32 * 1024 * 1024
-# The bytes of rows that are kept in memory before they are written, so that small files become larger ones.
+# When data files are replaced, their remaining rows and the new rows are collected until they exceed this size, and
+# then written together, so that small files are merged into larger ones.
 HELD_BYTES = 64 * 1024 * 1024
 PROPERTIES = {
     "write.target-file-size-bytes": str(FILE_BYTES),

@@ -20,7 +20,8 @@ from caraway.dataplane.topics.producer import TopicItem, TopicWriter
 
 LOG = structlog.get_logger(__name__)
 
-# The most records of a batch for each of which a warning is logged; all of them have dead letters.
+# The most warnings that are logged about the records left out of one batch. Followers write a dead letter for every
+# left-out record, whether or not a warning is logged; offline reads write no dead letters.
 LOGGED = 5
 # The most characters of a reason.
 MAX_REASON = 1000

@@ -127,9 +127,9 @@ class _Job:
     # The time since which the oldest mark that the job has taken, and not arrived at, has been under way; None if there
     # is none.
     since: float | None = None
-    # The time since which the oldest mark has been under way that came while the job was at another one; None if
-    # nothing waits. The job will skip to the newest mark, whose delay is counted from this time, so that the delay of
-    # those that it skips isn't lost.
+    # While the job is at one mark, newer marks may come and wait. The time since which the oldest waiting mark has been
+    # under way is kept here; None if no mark waits. The job will skip to the newest mark, and count the newest mark's
+    # delay from this time, so that the delay of the skipped marks isn't lost.
     skipped: float | None = None
     attempts: list[_Attempt] = field(default_factory=list)
 

@@ -57,8 +57,8 @@ SILENCE_S = 60
 STALLED_S = 3_600
 # The first position in a file, behind the four bytes by which it is recognised.
 START = 4
-# Positions of the protocol have 32 bits. A transaction may be longer, and then this is its end: the next one is in the
-# next file.
+# In the protocol, a position in a file has 32 bits. A transaction may reach beyond 4 GiB of its file, and its end then
+# counts as this position. Such a transaction is the last one of its file; the next transaction is in the next file.
 MOST = 1 << 32
 # The bytes of an event's header, and the flag of events that the server makes for a reader, which aren't in the log.
 HEADER, _ARTIFICIAL = 19, 0x20
