@@ -101,6 +101,27 @@ def test_the_table_has_hours_and_corrects_those_that_rows_come_late_to(store: Qu
     assert hours(tmp_path) == counted.hours
 
 
+def test_several_checks_are_in_one_table(store: QualityStore, tmp_path: Path) -> None:
+    archive = CountsTable(str(tmp_path), store)
+    plans = {plan.check_id: plan for plan in (SALES, PLANS["Stalls"], PLANS["Dear"])}
+    for hour in range(3):
+        for check_id in plans:
+            found = Findings(
+                check_id=check_id,
+                since={0: hour} if hour else {},
+                until={0: hour + 1},
+                windows={(0, AT + timedelta(hours=hour)): Counts(hour + 1, 0)},
+                totals={0: Counts(hour + 1, 0)},
+                samples=[],
+            )
+            assert store.add(found)
+        assert archive.write(plans) == len(plans)
+    assert archive.write(plans) == 0
+    assert sorted((row["check"], row["evaluated"]) for row in table(tmp_path)) == sorted(
+        (check_id, number) for check_id in plans for number in (1, 2, 3)
+    )
+
+
 @pytest.mark.parametrize("kept", [timedelta(days=3), timedelta(days=2, minutes=20), timedelta(hours=30, minutes=7)])
 def test_counts_that_postgres_no_longer_has_stay_in_the_table(
     store: QualityStore, tmp_path: Path, kept: timedelta

@@ -159,7 +159,9 @@ def _changed(table: ArchiveTable, check_id: str, hours: Hours) -> dict[tuple[str
     least, greatest = min(start for _, start in hours), max(start for _, start in hours)
     start, kind = pc.field("start"), SCHEMA.field("start").type
     within = (start >= pa.scalar(least, kind)) & (start <= pa.scalar(greatest, kind))
-    known = table.read(["expectation", "start", "evaluated", "failed"], within & (pc.field("check") == check_id))
+    # The table's library writes texts as string views, which pyarrow doesn't compare with a text as they are.
+    of_check = pc.field("check").cast(pa.string()) == check_id
+    known = table.read(["expectation", "start", "evaluated", "failed"], within & of_check)
     columns = (known[name].to_pylist() for name in known.column_names)
     there = {(name, at): Counts(evaluated, failed) for name, at, evaluated, failed in zip(*columns, strict=True)}
     return {key: counts for key, counts in hours.items() if there.get(key) != counts}
