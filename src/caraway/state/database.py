@@ -1,15 +1,18 @@
 """Connections that outlive a restart of Postgres."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.abc import Buffer
+from psycopg.types.string import StrDumper
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+from typing_extensions import override
 
-from caraway.errors import UnavailableError
+from caraway.errors import InvalidInputError, UnavailableError
 from caraway.process.postgres_refusals import remedy_of
 
 # How long an operation is repeated during an outage. After a kill, the embedded Postgres is back within some 2 s; an
@@ -23,6 +26,11 @@ KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count
 # at a time; queries for features and logged rows don't use Postgres.
 POOL_SIZE = 4
 
+# The symbol for a null character (U+2400).
+NULL_SYMBOL = "\u2400"
+# The SQLSTATE untranslatable_character: a text in JSON has a null character. JSON holds positions of sources, which
+# must not be changed, so it is refused.
+UNTRANSLATABLE = "22P05"
 # The SQLSTATE read_only_sql_transaction, by which a standby refuses to write.
 READ_ONLY = "25006"
 # The SQLSTATE undefined_table: a table doesn't exist yet. The first server that starts creates the tables while others
@@ -35,14 +43,37 @@ T = TypeVar("T")
 _ENDING: WeakSet[sa.Engine] = WeakSet()
 
 
+class _TextDumper(StrDumper):
+    """Writes texts for Postgres, with a symbol in place of null characters, which Postgres doesn't store.
+
+    Such texts are errors of users' functions, which have to be kept whatever is in them, and names in requests, which
+    are then not found.
+    """
+
+    @override
+    def dump(self, obj: str) -> Buffer | None:
+        try:
+            return super().dump(obj)
+        except psycopg.DataError:
+            return super().dump(obj.replace("\0", NULL_SYMBOL))
+
+
 def connect(url: str) -> sa.Engine:
     """Return a SQLAlchemy engine for a Postgres URL in any of its spellings; it opens no connection yet."""
-    return sa.create_engine(
+    engine = sa.create_engine(
         sa.make_url(url).set(drivername="postgresql+psycopg"),
         pool_pre_ping=True,
         pool_size=POOL_SIZE,
         connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, **KEEPALIVES},
     )
+    sa.event.listen(engine, "connect", _keep_texts)
+    return engine
+
+
+def _keep_texts(connection: "psycopg.Connection[Any]", record: object) -> None:
+    """Make a new connection write texts by `_TextDumper`."""
+    del record
+    connection.adapters.register_dumper(str, _TextDumper)
 
 
 def end_retries(engine: sa.Engine) -> None:
@@ -128,6 +159,7 @@ def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: flo
         engine: The engine of the operation; after `end_retries` no further attempt is made.
 
     Raises:
+        InvalidInputError: A text in JSON has a null character.
         UnavailableError: Postgres was unreachable for too long or while the process ends, or has no tables yet.
     """
     too_long = stop_after_delay(timeout_seconds)
@@ -142,6 +174,10 @@ def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: flo
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE:
             raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error
+        if getattr(error.orig, "sqlstate", None) == UNTRANSLATABLE:
+            raise InvalidInputError(
+                f"could not {what}: a text contains a null character (\\0), which Postgres doesn't store in JSON"
+            ) from error
         if not is_outage(error):
             raise
         reason = str(error.orig).strip()

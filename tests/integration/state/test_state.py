@@ -18,7 +18,7 @@ from caraway.errors import ConflictError, InvalidInputError, UnavailableError, U
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
 from caraway.state.branches import Branches
-from caraway.state.database import connect, require_tables
+from caraway.state.database import NULL_SYMBOL, connect, require_tables
 from caraway.state.migrate import is_migrated, migrate
 from caraway.state.model import DesiredState, JobState
 from caraway.state.reader import StateReader
@@ -226,6 +226,21 @@ def test_the_registry_follows_the_branch(engine: sa.Engine, reader: StateReader,
     with pytest.raises(ValueError, match="asleep"):
         registry.report(job.job_id, state="asleep", mode="real-time", attempts=2)
     registry.report("unknown", state="running", mode="real-time", attempts=1)
+
+
+def test_texts_with_null_characters_are_kept_and_found_nowhere(
+    engine: sa.Engine, reader: StateReader, writer: StateWriter
+) -> None:
+    registry = JobRegistry(engine)
+    writer.publish(new_commit("a", None, FIRST))
+    (job,) = registry.desired_jobs()
+    registry.report(job.job_id, state="failing", mode="real-time", attempts=1, error="ValueError: a\0b")
+    (record,) = reader.jobs()
+    assert record.error == f"ValueError: a{NULL_SYMBOL}b"
+    with pytest.raises(UnknownEntityError, match="there is no commit"):
+        reader.commit("\0")
+    with pytest.raises(InvalidInputError, match="contains a null character"):
+        registry.report(job.job_id, state="failing", mode="real-time", attempts=1, progress={"place": "a\0b"})
 
 
 def test_a_paused_job_is_not_to_run_until_it_goes_on(
