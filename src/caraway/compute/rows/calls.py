@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from caraway.dtypes.values import LENIENT, NEVER_NULL, Manner, is_null
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.functions import PythonFunction
 
 # First the values of the rows for which a function succeeds, in the order of the rows. Second, for each other row of
@@ -19,8 +19,15 @@ FunctionCaller = Callable[[PythonFunction, pd.DataFrame], Outcome]
 
 
 def call_here(function: PythonFunction, frame: pd.DataFrame) -> Outcome:
-    """Call a function in this process with all rows; if it fails, row by row, so that only bad rows are lost."""
-    call = _loaded(function.pickled)
+    """Call a function in this process with all rows; if it fails, row by row, so that only bad rows are refused.
+
+    Raises `UnavailableError` if the function can't be loaded, as one that uses a module that isn't installed here: that
+    is no fault of the rows.
+    """
+    try:
+        call = _loaded(function.pickled)
+    except Exception as error:
+        raise UnavailableError(f"{function.name} can't be loaded here: {type(error).__name__}: {error}") from error
     try:
         return _series(call(frame), len(frame), function), {}
     except Exception:  # noqa: BLE001 (a user's function may raise anything)

@@ -79,10 +79,15 @@ class FunctionCalls:
         return values, errors
 
     def _asked(self, function: PythonFunction, frame: pd.DataFrame) -> Outcome:
-        """Return the values of a function; raises as `RestartedProcess.ask` does."""
+        """Return the values of a function.
+
+        Raises `UnavailableError` if the function can't be loaded, and else as `RestartedProcess.ask` does.
+        """
 
         def read(answer: object) -> Outcome:
             match answer:
+                case ["unloadable", str(reason)]:
+                    raise UnavailableError(reason)
                 case ["unsendable", str(reason)]:
                     return [], dict.fromkeys(range(len(frame)), f"{function.name} returned values: {reason}")
                 case _:

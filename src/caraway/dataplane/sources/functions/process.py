@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from caraway.compute.rows.calls import call_here
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.redaction import redact_output, redacted, remembered
 from caraway.graph.runtime import secret_provider
 from caraway.process.confinement.channel import Channel
@@ -21,7 +21,11 @@ def serve(channel: Channel) -> None:
     secret_provider.set(remembered(secrets_through(channel)))
     while True:
         function, frame = received(channel)
-        values, errors = call_here(function, frame)
+        try:
+            values, errors = call_here(function, frame)
+        except UnavailableError as error:
+            channel.send(packed(["unloadable", redacted(str(error))]))
+            continue
         channel.send(_answer(values, {position: redacted(message) for position, message in errors.items()}))
 
 

@@ -47,6 +47,23 @@ def raises_for_two(frame: pd.DataFrame) -> "pd.Series[Any]":
 
 
 @pytest.mark.parametrize(
+    ("pickled", "reason"),
+    [
+        (b"\x1e", "UnpicklingError: invalid load key"),
+        (b"cmodule_of_the_author\nprice\n.", "ModuleNotFoundError: No module named 'module_of_the_author'"),
+    ],
+    ids=["damaged", "module"],
+)
+def test_a_function_that_cannot_be_loaded_makes_the_source_wait_with_the_reason(
+    calls: FunctionCalls, capfd: pytest.CaptureFixture[str], pickled: bytes, reason: str
+) -> None:
+    with pytest.raises(UnavailableError, match=f"^price can't be loaded here: {reason}"):
+        calls(PythonFunction(name="price", source_code="", pickled=pickled), FRAME)
+    assert "Traceback" not in capfd.readouterr().err
+    assert calls(shipped(raises_for_two), FRAME)[0] == [10, 30], "the process goes on"
+
+
+@pytest.mark.parametrize(
     "function",
     [
         lambda frame: frame["n"] * 1.5,
