@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 import psutil
 from alone import alone
@@ -163,7 +163,7 @@ def feast_bodies(view: str, rows: int) -> list[bytes]:
 
 def check_feast(url: str) -> None:
     """Check that the rival serves the same values."""
-    body = httpx.post(url, json={"features": ["drivers:f1"], "entities": {"driver": [7]}}).json()
+    body = httpx2.post(url, json={"features": ["drivers:f1"], "entities": {"driver": [7]}}).json()
     served = dict(zip(body["metadata"]["feature_names"], (r["values"][0] for r in body["results"]), strict=True))
     if served["f1"] != 7 + 1 / 8:
         raise SystemExit(f"Feast serves something else: {served}")
@@ -173,7 +173,7 @@ def measure(url: str, requests: Requests, seconds: float, ask: Ask) -> dict[str,
     """Return the figures of a server."""
     figures: dict[str, Figures] = {}
     for what, (asked, connections) in requests.items():
-        answer = httpx.post(url, content=asked[0], headers={"content-type": "application/json"})
+        answer = httpx2.post(url, content=asked[0], headers={"content-type": "application/json"})
         if answer.status_code != 200:
             raise SystemExit(f"{what}: {answer.text[:1000]}")
         ask(url, asked, min(WARM_UP_SECONDS, seconds), 1)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import httpx
+import httpx2
 import psycopg
 from drivers import OWNER, webhook
 from reports import publish
@@ -80,7 +80,7 @@ def visible_after(number: int, urls: list[str], postgres: str) -> float:
         heard = stack.enter_context(psycopg.connect(postgres, autocommit=True))
         heard.execute(f"LISTEN {CHANNEL}")
         asking = [
-            stack.enter_context(httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS)) for url in urls * CONNECTIONS
+            stack.enter_context(httpx2.Client(base_url=url, timeout=TIMEOUT_SECONDS)) for url in urls * CONNECTIONS
         ]
         for client in asking:
             client.get("/api/v1/health")
@@ -121,10 +121,10 @@ def commit(url: str, name: str) -> None:
     )
     content = encode_commit(CommitRequest(message=name, graph=Graph(datasets=(spec,)), incremental=True))
     headers = {"Content-Type": "application/octet-stream"}
-    httpx.post(f"{url}/api/v1/commit", content=content, headers=headers, timeout=60).raise_for_status()
+    httpx2.post(f"{url}/api/v1/commit", content=content, headers=headers, timeout=60).raise_for_status()
 
 
-def finds(client: httpx.Client, name: str) -> bool:
+def finds(client: httpx2.Client, name: str) -> bool:
     """Return whether the process at the other end of a connection knows a dataset."""
     answer = client.post(f"/api/v1/dataset/{name}/lookup", json={"keys": [{"driver": 1}], "fields": ["driver"]})
     return answer.is_success

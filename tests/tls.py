@@ -2,5 +2,5 @@
 
 from caraway.process.authorities import authorities
 
-#: Each client of httpx that isn't given them would read them anew, also one for plain HTTP.
+#: Each client of httpx2 that isn't given them would read them anew, also one for plain HTTP.
 TLS = authorities()

@@ -5,7 +5,7 @@ The texts of refusals are tested by `tests/integration/server/test_api.py`, `tes
 
 from dataclasses import replace
 
-import httpx
+import httpx2
 import pandas as pd
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_bad_commit_names_what_is_wrong(world: World, client: Client) -> None:
     wrong = datasets | {last.name: replace(last, version=2, fields=fields)}
     request = CommitRequest(message="bad", graph=replace(graph, datasets=tuple(wrong.values())))
     headers = {"Content-Type": "application/octet-stream", **world.headers}
-    answer = httpx.post(
+    answer = httpx2.post(
         f"{world.url}/api/v1/commit", content=encode_commit(request), headers=headers, timeout=60, verify=TLS
     )
     assert answer.status_code == 400

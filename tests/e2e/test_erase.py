@@ -7,7 +7,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pandas as pd
 
 from caraway import dataset, field, meta, pipeline
@@ -47,7 +47,7 @@ class HotelNights:
 
 
 def test_a_job_goes_on_after_keys_of_its_input_were_erased(world: World) -> None:
-    raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers, verify=TLS)
+    raw = httpx2.Client(base_url=f"{world.url}/api/v1", headers=world.headers, verify=TLS)
     with closing(Client(world.url, branch=BRANCH)) as client, raw as http:
         client.init_branch(BRANCH)
         client.commit("hotel", [HotelStays, HotelNights], [])

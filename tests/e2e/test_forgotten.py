@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -160,7 +160,7 @@ def test_no_file_has_an_erased_key(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with Stack(settings_of(folder)) as stack:
         headers = {"Authorization": f"Bearer {find_server(stack.url).token}"}
-        raw = httpx.Client(base_url=f"{stack.url}/api/v1", headers=headers, verify=TLS)
+        raw = httpx2.Client(base_url=f"{stack.url}/api/v1", headers=headers, verify=TLS)
         with closing(Client(stack.url)) as client, raw as http:
             client.commit("forgotten", DATASETS, [Buyer])
 

@@ -5,7 +5,7 @@ import signal
 from contextlib import suppress
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.client import Client
@@ -25,7 +25,7 @@ def test_a_killed_engine_makes_the_datasets_behind_it_old(world: World, client: 
     client.wait(timeout=300, progress=False)
 
     def asked(path: str) -> Any:
-        answer = httpx.get(f"{world.url}/api/v1/{path}", headers=world.headers, timeout=60, verify=TLS)
+        answer = httpx2.get(f"{world.url}/api/v1/{path}", headers=world.headers, timeout=60, verify=TLS)
         answer.raise_for_status()
         return answer.json()
 
@@ -54,7 +54,7 @@ def test_a_killed_engine_makes_the_datasets_behind_it_old(world: World, client: 
     assert all(found[name]["waits_for"].startswith("the job of ") for name in behind)
     assert {name for name in indexed - behind if found[name]["waits_for"].startswith("the job of ")} == set()
     assert max(found[name]["seconds"] for name in indexed - behind) < min(found[name]["seconds"] for name in behind)
-    metrics = httpx.get(f"{world.url}/metrics", headers=world.headers, timeout=60, verify=TLS).text
+    metrics = httpx2.get(f"{world.url}/metrics", headers=world.headers, timeout=60, verify=TLS).text
     shown = {
         name: float(line.rpartition(" ")[2])
         for name in indexed

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pandas as pd
 import pytest
 
@@ -188,7 +188,7 @@ def erase_downstream(world: World, shop: Shop, user: str) -> None:
     headers = world.headers | {"X-Caraway-Branch": shop.client.branch()}
 
     def waits_for() -> set[str]:
-        answer = httpx.get(f"{world.url}/api/v1/dataset/Users/erasures", headers=headers, verify=TLS).json()
+        answer = httpx2.get(f"{world.url}/api/v1/dataset/Users/erasures", headers=headers, verify=TLS).json()
         return {place for erasure in answer["erasures"] for place in erasure["waits_for"]}
 
     world.wait_for(lambda: waits_for().isdisjoint({"archive", "topic", "recomputation", "derived data"}), 600)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -43,7 +43,7 @@ class Watch:
     asked: int = 0
     error: str = ""
 
-    def ask(self, http: httpx.Client) -> None:
+    def ask(self, http: httpx2.Client) -> None:
         body = {
             "inputs": ["Pipe.pipe"],
             "outputs": ["Pipe.flow", "Pipe.double"],
@@ -67,7 +67,7 @@ def watching(urls: list[str]) -> Iterator[list[Watch]]:
 
     def run(watch: Watch) -> None:
         token = find_server(watch.url).token
-        with httpx.Client(
+        with httpx2.Client(
             timeout=60, headers={"Authorization": f"Bearer {token}"} if token else {}, verify=TLS
         ) as http:
             # All the time, and yet the jobs shall have some of it, too.
@@ -99,7 +99,7 @@ def other(world: World, tmp_path: Path) -> Iterator[ServerProcess]:
 
 @pytest.mark.full(reason="two minutes with a second server; the switch has tests of its own, without Spark")
 def test_a_changed_pipeline_switches_as_a_whole(world: World, other: ServerProcess) -> None:
-    raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers, verify=TLS)
+    raw = httpx2.Client(base_url=f"{world.url}/api/v1", headers=world.headers, verify=TLS)
     with closing(Client(world.url, branch=BRANCH)) as client, raw as http:
         client.init_branch(BRANCH)
         client.commit("positive", *definitions(1))

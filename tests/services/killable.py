@@ -8,7 +8,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import ClassVar
 
-import httpx
+import httpx2
 
 from tests.timeouts import deadline_in, scaled
 from tests.tls import TLS
@@ -105,7 +105,7 @@ class KillableServer(ServerProcess):
 
     def _answers(self) -> bool:
         try:
-            httpx.get(self.address, verify=TLS)
-        except httpx.TransportError:
+            httpx2.get(self.address, verify=TLS)
+        except httpx2.TransportError:
             return False
         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 
 from caraway.apps.stack.ports import choose
 from tests.timeouts import deadline_in
@@ -23,7 +23,7 @@ class IdentityProvider:
 
     def __init__(self, port: int) -> None:
         self.issuer = f"http://127.0.0.1:{port}"
-        self._http = httpx.Client(base_url=self.issuer)
+        self._http = httpx2.Client(base_url=self.issuer)
 
     def set(self, **given: object) -> int:
         """Change what the provider knows or does; return how often its document was read."""
@@ -53,7 +53,7 @@ class IdentityProvider:
     def answers(self) -> bool:
         try:
             return self._http.get("/keys").is_success
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return False
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psutil
 
 from caraway.apps.stack.folder import DataFolder
@@ -45,7 +45,7 @@ class WholeStack:
         self.kafka = sign_in(
             KafkaSettings.model_validate({"bootstrap_servers": record.urls["kafka"], "password": password, **EMBEDDED})
         )
-        self.http = httpx.Client(
+        self.http = httpx2.Client(
             base_url=f"{self.url}/api/v1",
             headers={"Authorization": f"Bearer {self._token}"},
             timeout=scaled(60),

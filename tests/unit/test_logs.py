@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 PROGRAM = """
-import httpx
+import httpx2
 from caraway.process.logs import configure_logging
 
 configure_logging("debug")
-with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200))) as client:
+with httpx2.Client(transport=httpx2.MockTransport(lambda request: httpx2.Response(200))) as client:
     client.post("http://ada:hunter2@alerts/?token=hunter2", headers={"Authorization": "Bearer hunter2"})
 print("asked")
 """

@@ -81,7 +81,7 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         self._branch = branch or MAIN_BRANCH
         self._queue = Queue()
         if connection is None:
-            # httpx takes longer to import than all of Caraway's definitions, and most uses of them need no client.
+            # httpx2 takes longer to import than all of Caraway's definitions, and most uses of them need no client.
             from caraway.client.http import Connection  # noqa: PLC0415
 
             connection = Connection(address.url, address.token)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 import orjson
 
 from caraway.client.conversations import Call, Conversation, until_taken
@@ -15,8 +15,8 @@ from caraway.process.authorities import authorities
 
 # Time limits of a request, in seconds. They are long enough for a server that is busy with a commit. They don't delay
 # the error if the server's process is down, since its machine then refuses the connection at once.
-TIMEOUT = httpx.Timeout(600.0)
-COMMIT_TIMEOUT = httpx.Timeout(300.0)
+TIMEOUT = httpx2.Timeout(600.0)
+COMMIT_TIMEOUT = httpx2.Timeout(300.0)
 
 _Result = TypeVar("_Result")
 
@@ -32,12 +32,12 @@ class Connection:
         url: str,
         token: str,
         *,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._url = url
-        self._http = httpx.Client(**_settings(url, token), transport=transport)
+        self._http = httpx2.Client(**_settings(url, token), transport=transport)
         self.clock = clock
         self._sleep = sleep
 
@@ -102,13 +102,13 @@ class Connection:
         *,
         method: str = "POST",
         params: Mapping[str, str] | None = None,
-        timeout: httpx.Timeout = TIMEOUT,
+        timeout: httpx2.Timeout = TIMEOUT,
     ) -> Response:
         try:
             answer = self._http.request(
                 method, V1_API + path, content=content, headers=headers, params=params, timeout=timeout
             )
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise no_answer(self._url, error) from error
         return _accepted(answer, f"{method} {path}")
 
@@ -121,12 +121,12 @@ class AsyncConnection:
         url: str,
         token: str,
         *,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._url = url
-        self._http = httpx.AsyncClient(**_settings(url, token), transport=transport)
+        self._http = httpx2.AsyncClient(**_settings(url, token), transport=transport)
         self.clock = clock
         self._sleep = sleep
 
@@ -156,7 +156,7 @@ class AsyncConnection:
     async def _checked(self, call: Call) -> Response:
         try:
             answer = await self._http.post(V1_API + call.path, content=call.content, headers=call.headers)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise no_answer(self._url, error) from error
         return _accepted(answer, f"POST {call.path}")
 
@@ -164,15 +164,15 @@ class AsyncConnection:
 def _settings(url: str, token: str) -> dict[str, Any]:
     # The path of the URL is dropped, as in Fennel's client: the paths of requests begin at the server's root.
     return {
-        "base_url": httpx.URL(url).join("/"),
+        "base_url": httpx2.URL(url).join("/"),
         "headers": {"Authorization": f"Bearer {token}"} if token else {},
         "timeout": TIMEOUT,
         "verify": authorities(),
     }
 
 
-def _accepted(answer: httpx.Response, request: str) -> Response:
+def _accepted(answer: httpx2.Response, request: str) -> Response:
     response = Response(answer.status_code, answer.headers, answer.content)
-    if response.status_code != httpx.codes.OK:
+    if response.status_code != httpx2.codes.OK:
         raise refusal(response, request)
     return response

@@ -9,7 +9,7 @@ import structlog
 from caraway.process.request_ids import add_request_id
 
 # Libraries that log the address of each request as it is, with a password if it has one.
-QUIET = ("httpcore", "httpx")
+QUIET = ("httpcore2", "httpx2")
 
 
 def configure_logging(level: str) -> None:

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import pandas as pd
 import psutil
 import pyarrow as pa
@@ -28,7 +28,7 @@ class Shop:
         self.buyer, self.friend = self.featuresets
         self.client, self.mock = Client(str(server.settings.server.url)), MockClient()
         self.client.init_branch(f"shop-{version}")
-        self.http = httpx.Client(
+        self.http = httpx2.Client(
             base_url=server.http.base_url,
             headers={"X-Caraway-Branch": self.client.branch()},
             timeout=server.http.timeout,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.client import arguments
@@ -33,16 +33,16 @@ class Scene:
 
     def watched(self) -> ExpectationAlerts:
         """Return a watch as a process has that was started anew."""
-        transport = httpx.MockTransport(self.take)
+        transport = httpx2.MockTransport(self.take)
         webhook = Webhook("http://alerts", transport=transport, pause_s=0.0, clock=lambda: self.now)
         return ExpectationAlerts(self.store, webhook, clock=lambda: self.now.timestamp())
 
-    def take(self, request: httpx.Request) -> httpx.Response:
+    def take(self, request: httpx2.Request) -> httpx2.Response:
         self.requests += 1
         if self.is_away:
-            return httpx.Response(503)
+            return httpx2.Response(503)
         self.told += json.loads(request.content)
-        return httpx.Response(200)
+        return httpx2.Response(200)
 
     def rows(self, evaluated: int, failed: int) -> None:
         """Count rows of a window, an hour after the one before."""

@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
+import httpx2
 import psutil
 
 from tests.integration.server.server_process import ServerProcess, eventually
@@ -58,7 +58,7 @@ def _queued_s(file: Path) -> float:
 @contextmanager
 def unharmed(
     server: ServerProcess, *, before: int | None = None, memory: int = MEMORY, share: float = 1.0
-) -> Iterator[Callable[[], httpx.Response]]:
+) -> Iterator[Callable[[], httpx2.Response]]:
     """Check that no health check of another caller waits long, and that the server takes little memory meanwhile.
 
     It may take `memory` bytes more than the `before` bytes that it held before the attack, by default what it holds
@@ -70,7 +70,7 @@ def unharmed(
     peak = [0]
 
     def ask() -> None:
-        with httpx.Client(base_url=str(server.http.base_url), timeout=300, verify=TLS) as other:
+        with httpx2.Client(base_url=str(server.http.base_url), timeout=300, verify=TLS) as other:
             while not stop.is_set():
                 stopwatch = Stopwatch(server)
                 assert other.get("/health").status_code == 200

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from pyspark.sql import SparkSession
 
@@ -38,7 +38,7 @@ def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) 
     # No test may change what the server serves, because the tests that share it run in an order that is never the same.
     # A server closes the connection of a request that is too large, which the last test may have sent: the client would
     # send this request over the same connection, and get no answer.
-    with httpx.Client(base_url=process.http.base_url, headers=process.http.headers, timeout=60, verify=TLS) as client:
+    with httpx2.Client(base_url=process.http.base_url, headers=process.http.headers, timeout=60, verify=TLS) as client:
         datasets = client.get("/status").json()["datasets"]
     assert process.stop() == 0, process.said()
     assert datasets == [spec.name for spec in garden.graph().datasets]

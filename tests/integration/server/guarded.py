@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
+import httpx2
 import sqlalchemy as sa
 
 from caraway.graph.specs import Graph
@@ -23,7 +23,7 @@ class Guarded:
     def __init__(self, server: ServerProcess, engine: sa.Engine) -> None:
         self.server, self.engine = server, engine
         self.access = Access(engine, by="test")
-        self._made: list[httpx.Client] = []
+        self._made: list[httpx2.Client] = []
         self.admin = self.administrator("root@example.com")
         server.http.headers["Authorization"] = f"Bearer {self.admin}"
 
@@ -40,11 +40,11 @@ class Guarded:
         """Return the id of a session of a browser that has signed in with a token."""
         return Access(self.engine, by="test").begin_session(timedelta(hours=1), token_digest=digest_of(token))
 
-    def user(self, name: str, *grants: Grant) -> httpx.Client:
+    def user(self, name: str, *grants: Grant) -> httpx2.Client:
         """Return a client whose account has these grants."""
         _, token = self.token(name, *grants)
         url, headers = str(self.server.settings.server.url), {"Authorization": f"Bearer {token}"}
-        self._made.append(httpx.Client(base_url=url, headers=headers, timeout=self.server.http.timeout, verify=TLS))
+        self._made.append(httpx2.Client(base_url=url, headers=headers, timeout=self.server.http.timeout, verify=TLS))
         return self._made[-1]
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class Guarded:
         """Return a token after the server has learned of it."""
         headers = {"Authorization": f"Bearer {made[1]}"}
         eventually(
-            lambda: httpx.get(f"{self.server.http.base_url}metrics", headers=headers, verify=TLS).status_code == 200,
+            lambda: httpx2.get(f"{self.server.http.base_url}metrics", headers=headers, verify=TLS).status_code == 200,
             self.server.said,
         )
         return made

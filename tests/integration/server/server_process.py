@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import orjson
 from confluent_kafka import Consumer, TopicPartition
@@ -117,7 +117,7 @@ class ServerProcess:
         )
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "server.log"
-        self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=TIMEOUT_S, verify=TLS)
+        self.http = httpx2.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=TIMEOUT_S, verify=TLS)
         self._process: Forked | subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
@@ -137,7 +137,7 @@ class ServerProcess:
     def answers(self) -> bool:
         try:
             self.http.get("/health")
-        except httpx.TransportError:
+        except httpx2.TransportError:
             assert self._process is not None
             assert self._process.poll() is None, self.said()
             return False
@@ -202,7 +202,7 @@ class ServerProcess:
     def said(self) -> str:
         return self.log_file.read_text(errors="replace")[-4000:]
 
-    def health(self) -> httpx.Response:
+    def health(self) -> httpx2.Response:
         return self.http.get("/health")
 
     def commit(self, graph: Graph) -> list[str]:
@@ -212,13 +212,13 @@ class ServerProcess:
         summary: list[str] = answer.json()["summary"]
         return summary
 
-    def log(self, endpoint: str, data: Any, headers: dict[str, str] | None = None) -> httpx.Response:
+    def log(self, endpoint: str, data: Any, headers: dict[str, str] | None = None) -> httpx2.Response:
         body = {"webhook": "garden", "endpoint": endpoint, "data": data}
         return self.http.post("/log", content=orjson.dumps(body), headers=headers)
 
     def query(
         self, outputs: list[str], data: Any, inputs: tuple[str, ...] = ("Tap.pot",), **more: Any
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         body = {"inputs": inputs, "outputs": outputs, "data": data, **more}
         return self.http.post("/query", content=gzip.compress(orjson.dumps(body)), headers={"Content-Encoding": "gzip"})
 

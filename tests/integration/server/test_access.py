@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner
 
@@ -51,7 +51,7 @@ class Guests:
     at: datetime = field(timestamp=True)
 
 
-def ask_all(client: httpx.Client) -> dict[tuple[str, str], int]:
+def ask_all(client: httpx2.Client) -> dict[tuple[str, str], int]:
     """Send a nearly empty request to every path, and return the statuses."""
     statuses = {}
     for path, methods in DOCUMENT["paths"].items():
@@ -64,7 +64,7 @@ def ask_all(client: httpx.Client) -> dict[tuple[str, str], int]:
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic cm9vdDpyb290"}])
 def test_without_a_valid_token_hardly_anything_is_answered(guarded: ServerProcess, header: dict[str, str]) -> None:
-    with httpx.Client(base_url=str(guarded.settings.server.url), headers=header, verify=TLS) as client:
+    with httpx2.Client(base_url=str(guarded.settings.server.url), headers=header, verify=TLS) as client:
         for path, status in ask_all(client).items():
             if path == ("get", "/api/v1/sign-in"):
                 # This server has no identity provider.
@@ -118,7 +118,7 @@ def test_a_commit_needs_all_that_it_touches(users: Guarded, guarded: ServerProce
     client = users.user("definer", Grant(modes=frozenset(Mode), without=frozenset({"pii"})))
     before = guarded.http.get("/branch/log").json()["commits"]
 
-    def commit(graph: Graph) -> httpx.Response:
+    def commit(graph: Graph) -> httpx2.Response:
         content = encode_commit(CommitRequest(message="by tags", graph=graph))
         return client.post("/api/v1/commit", content=content)
 
@@ -236,7 +236,7 @@ def test_a_token_is_made_and_revoked_through_the_api(users: Guarded, guarded: Se
     users.access.define_role("by-api", [Grant(modes=frozenset({Mode.READ_DEFINITION}))])
     wanted = {"account": "made@example.com", "roles": ["by-api"], "kind": "service", "note": "a test", "days": 2}
     made = guarded.http.post("/tokens", json=wanted).json()
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {made['token']}"}, verify=TLS) as client:
+    with httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {made['token']}"}, verify=TLS) as client:
         eventually(lambda: client.get("/api/v1/status").status_code == 200, guarded.said)
         # An account that may not do everything can't make a token, not even for itself.
         assert client.post("/api/v1/tokens", json={"account": "made@example.com"}).status_code == 403
@@ -307,7 +307,7 @@ def test_the_commands_for_tokens_and_roles(guarded: ServerProcess, tmp_path: Pat
     assert "cleo" in shown
     assert "for the demo" in shown
     assert secret not in shown + run("audit")
-    with httpx.Client(
+    with httpx2.Client(
         base_url=str(guarded.settings.server.url), headers={"Authorization": f"Bearer {token}"}, verify=TLS
     ) as cleo:
         eventually(lambda: cleo.get("/api/v1/status").status_code == 200, guarded.said)

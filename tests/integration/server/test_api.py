@@ -8,7 +8,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.dtypes.types import INT
@@ -91,7 +91,7 @@ def test_health_status_and_metrics(server: ServerProcess) -> None:
         'caraway_source_dataset_metrics{dataset_name="Pots",metric="backlog",source_name="garden"}',
     ):
         assert name in page
-    root = httpx.get(f"{server.settings.server.url}/", verify=TLS)
+    root = httpx2.get(f"{server.settings.server.url}/", verify=TLS)
     assert "real-time feature platform" in root.text
 
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 from datetime import datetime
 
-import httpx
+import httpx2
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -104,7 +104,7 @@ def test_rows_are_refused_while_their_index_is_behind(server: ServerProcess, kaf
     topic = server.topic("Crates")
     before = read(kafka, topic)
     flood(server, kafka, "Crates")
-    answers: list[httpx.Response] = []
+    answers: list[httpx2.Response] = []
 
     def is_refused() -> bool:
         answers.append(server.log(name, [crate(2), {"crate": "no number"}]))

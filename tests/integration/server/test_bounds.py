@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
-import httpx
+import httpx2
 import orjson
 import pyarrow as pa
 import pytest
@@ -100,7 +100,7 @@ def test_a_body_that_is_cut_is_no_failure_of_the_server(server: ServerProcess, r
     assert "Traceback" not in server.said()
 
 
-def refusal(answer: httpx.Response) -> str:
+def refusal(answer: httpx2.Response) -> str:
     assert 400 <= answer.status_code < 500, answer.text[:500]
     assert len(answer.content) < 20_000
     message: str = answer.json()["err_msg"]
@@ -132,6 +132,6 @@ LONG = "x" * 2_000_000
     ],
 )
 def test_messages_do_not_repeat_what_was_sent(
-    server: ServerProcess, ask: Callable[[ServerProcess], httpx.Response]
+    server: ServerProcess, ask: Callable[[ServerProcess], httpx2.Response]
 ) -> None:
     assert LONG[:9_000] not in refusal(ask(server))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import httpx
+import httpx2
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -58,8 +58,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def answers(address: str) -> bool:
     try:
-        return httpx.get(address, verify=TLS).is_success
-    except httpx.TransportError:
+        return httpx2.get(address, verify=TLS).is_success
+    except httpx2.TransportError:
         return False
 
 

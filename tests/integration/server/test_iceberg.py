@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import boto3
-import httpx
+import httpx2
 import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
@@ -38,7 +38,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     host, port = server.get_host_and_port()
     address = f"http://{host}:{port}"
     # All servers of one process have the same objects: a test would find the table of the one before in its folder.
-    httpx.post(f"{address}/moto-api/reset").raise_for_status()
+    httpx2.post(f"{address}/moto-api/reset").raise_for_status()
     for name, value in {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",

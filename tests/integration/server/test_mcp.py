@@ -9,7 +9,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import httpx
 import httpx2
 import orjson
 import pytest
@@ -203,4 +202,4 @@ def test_over_http_each_agent_has_the_rights_of_its_token(world: Guarded, served
 def test_requests_of_strangers_and_web_pages_are_refused(served: str, headers: dict[str, str], status: int) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accepted = {"Accept": "application/json, text/event-stream"}
-    assert httpx.post(served, json=body, headers={**accepted, **headers}, verify=TLS).status_code == status
+    assert httpx2.post(served, json=body, headers={**accepted, **headers}, verify=TLS).status_code == status

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2
 import pytest
 from joserfc.jwk import RSAKey
 
@@ -85,7 +85,7 @@ class Browser:
 
     def __init__(self, guarded: Guarded) -> None:
         self.console = str(guarded.server.settings.server.url)
-        self.http = httpx.Client(verify=TLS, timeout=guarded.server.http.timeout)
+        self.http = httpx2.Client(verify=TLS, timeout=guarded.server.http.timeout)
 
     def begin(self, wanted: str = "") -> str:
         """Go to the provider's form; return its address."""
@@ -100,7 +100,7 @@ class Browser:
         assert 'type="password"' in self.http.get(form).text
         return self.http.post(form, data={"password": password}).headers["location"]
 
-    def sign_in(self, wanted: str = "") -> httpx.Response:
+    def sign_in(self, wanted: str = "") -> httpx2.Response:
         return self.http.get(self.enter(self.begin(wanted)))
 
     @property
@@ -158,7 +158,7 @@ class Terminal:
 
     def login(self, password: str = PASSWORD, *, before: Callable[[str], object] = lambda _: None) -> tuple[int, str]:
         """Sign in by a browser, after something else was done with the address to which it comes back."""
-        with self.start("login", "--no-browser") as process, httpx.Client(verify=TLS) as browser:
+        with self.start("login", "--no-browser") as process, httpx2.Client(verify=TLS) as browser:
             assert process.stderr is not None
             form = next(line for line in process.stderr if "Sign in at " in line).split("Sign in at ")[1].strip()
             back = parse_qs(urlsplit(form).query)["redirect_uri"][0]
@@ -230,8 +230,8 @@ def test_nobody_else_ends_a_sign_in_of_the_command_line(terminal: Terminal) -> N
 
     def intrude(back: str) -> None:
         guesses = ("", "?code=stolen", "?code=stolen&state=guessed", "?error=access_denied&state=")
-        with socket.create_connection(("127.0.0.1", httpx.URL(back).port or 0)):
-            answers.extend(httpx.get(f"{back}{query}", verify=TLS, timeout=4).status_code for query in guesses)
+        with socket.create_connection(("127.0.0.1", httpx2.URL(back).port or 0)):
+            answers.extend(httpx2.get(f"{back}{query}", verify=TLS, timeout=4).status_code for query in guesses)
 
     assert terminal.login(before=intrude)[0] == 0
     assert answers == [404] * 4
@@ -252,7 +252,7 @@ def test_a_person_signs_in_with_the_provider_and_out_again(guarded: Guarded, bro
     assert browser.http.get(f"{browser.console}/console/tokens").status_code == 403
     session = browser.session or ""
     headers = {"authorization": f"Bearer {session}"}
-    assert httpx.get(f"{browser.console}/api/v1/status", headers=headers, verify=TLS).status_code == 401
+    assert httpx2.get(f"{browser.console}/api/v1/status", headers=headers, verify=TLS).status_code == 401
     code = CODE.search(browser.http.get(f"{browser.console}/console/query").text)
     assert code is not None
     origin = {"origin": browser.console}
@@ -319,9 +319,9 @@ def test_who_is_in_no_group_with_a_role_is_told_the_remedy(
     eventually(lambda: lines(guarded)[0][::2] == ("oidc:ada", "forbidden"), guarded.server.said)
 
 
-def status(guarded: Guarded, token: str) -> httpx.Response:
+def status(guarded: Guarded, token: str) -> httpx2.Response:
     url = f"{guarded.server.settings.server.url}/api/v1/metrics"
-    return httpx.get(url, headers={"authorization": f"Bearer {token}"}, verify=TLS)
+    return httpx2.get(url, headers={"authorization": f"Bearer {token}"}, verify=TLS)
 
 
 def test_the_api_takes_jwts_of_the_provider_beside_its_own_tokens(guarded: Guarded, identity: IdentityProvider) -> None:
@@ -330,20 +330,20 @@ def test_the_api_takes_jwts_of_the_provider_beside_its_own_tokens(guarded: Guard
         assert status(guarded, token).status_code == 200
     assert status(guarded, guarded.admin).status_code == 200
     url = f"{guarded.server.settings.server.url}/api/v1/tokens"
-    refused = httpx.post(url, headers={"authorization": f"Bearer {token}"}, json={"account": "me"}, verify=TLS)
+    refused = httpx2.post(url, headers={"authorization": f"Bearer {token}"}, json={"account": "me"}, verify=TLS)
     assert (refused.status_code, "'oidc:ada' lacks" in refused.json()["err_msg"]) == (403, True)
     # A JWT isn't a token with which a session could begin, which would outlive it.
     form = {"token": token, "next": ""}
     origin = {"origin": str(guarded.server.settings.server.url)}
-    page = httpx.post(f"{origin['origin']}/console/sign-in", data=form, headers=origin, verify=TLS)
+    page = httpx2.post(f"{origin['origin']}/console/sign-in", data=form, headers=origin, verify=TLS)
     assert (page.status_code, page.headers.get("set-cookie")) == (401, None)
     # A change of the role holds at once, although the token was verified before.
     guarded.access.define_role("by-group", [Grant(modes=frozenset({Mode.WRITE_DATA}))])
     read = f"{guarded.server.settings.server.url}/api/v1/branch/list"
     asked = {"authorization": f"Bearer {token}"}
-    eventually(lambda: httpx.get(read, headers=asked, verify=TLS).status_code == 403, guarded.server.said)
+    eventually(lambda: httpx2.get(read, headers=asked, verify=TLS).status_code == 403, guarded.server.said)
     guarded.access.define_role("by-group", [Grant(modes=frozenset({Mode.READ_DEFINITION, Mode.READ_DATA}))])
-    eventually(lambda: httpx.get(read, headers=asked, verify=TLS).status_code == 200, guarded.server.said)
+    eventually(lambda: httpx2.get(read, headers=asked, verify=TLS).status_code == 200, guarded.server.said)
     assert status(guarded, forged(identity, "none")).status_code == 401
 
 

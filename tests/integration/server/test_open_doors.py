@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
@@ -110,7 +110,7 @@ def house(kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFac
         url = process.settings.server.url
         with Client(url, token.read_text()) as operator:
             eventually(
-                lambda: httpx.get(f"{url}/api/v1/status", headers=_bearer(limited), verify=TLS).status_code == 200
+                lambda: httpx2.get(f"{url}/api/v1/status", headers=_bearer(limited), verify=TLS).status_code == 200
             )
             operator.init_branch(BRANCH)
         house = House(process, stack.enter_context(Client(url, limited, BRANCH)), folder)

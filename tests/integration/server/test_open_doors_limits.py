@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, List
 
-import httpx
+import httpx2
 import orjson
 import pytest
 
@@ -30,10 +30,10 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "
 PROTOBUF = {"Content-Type": "application/octet-stream"}
 
 
-def form(server: ServerProcess, path: str, body: bytes, **headers: str) -> httpx.Response:
+def form(server: ServerProcess, path: str, body: bytes, **headers: str) -> httpx2.Response:
     """Send a form to the console; each has a connection of its own, because the server closes it if it is too large."""
     address = f"{server.settings.server.url}/console/{path}"
-    return httpx.post(
+    return httpx2.post(
         address, content=body, headers={**FORM, **headers}, timeout=300, follow_redirects=False, verify=TLS
     )
 
@@ -68,7 +68,7 @@ def test_a_cookie_of_a_stranger_is_read_in_linear_time(server: ServerProcess) ->
 def test_an_address_with_many_parameters_is_refused(server: ServerProcess) -> None:
     url = f"{server.settings.server.url}/console/catalog?" + "a=&" * 8_000
     with unharmed(server):
-        assert timed(server, lambda: httpx.get(url, timeout=300, verify=TLS)).status_code == 400
+        assert timed(server, lambda: httpx2.get(url, timeout=300, verify=TLS)).status_code == 400
 
 
 @meta(owner="a@b.co")
@@ -93,7 +93,7 @@ def test_forms_that_do_not_arrive_take_no_memory_from_others(own_server: Callabl
             port = server.settings.server.port
             waiting = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             waiting.sendall(head + b"Sec-Fetch-Site: same-origin\r\nContent-Length: %d\r\n\r\na=" % length)
-        assert httpx.get(f"{server.http.base_url}health", timeout=300, verify=TLS).status_code == 200
+        assert httpx2.get(f"{server.http.base_url}health", timeout=300, verify=TLS).status_code == 200
         # Each connection takes 18 KiB by itself, at the latest while others are answered.
         with unharmed(server, before=before, memory=MEMORY + 1600 * 20 * 1024) as healthy:
             assert healthy().status_code == 200
@@ -228,7 +228,7 @@ def test_no_value_takes_exponential_time_or_grows_without_bound(defined: ServerP
             answer = timed(defined, partial(defined.log, "patterns", [{**good, name: value}]))
         assert (answer.status_code, answer.json()["rejected"]) == (422, 1), answer.text
 
-    def grown(output: str, count: int, text: str, rows: int) -> httpx.Response:
+    def grown(output: str, count: int, text: str, rows: int) -> httpx2.Response:
         data = [{"Growing.count": count, "Growing.text": text}] * rows
         return defined.query([output], data, ("Growing.count", "Growing.text"))
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway import Count, F, connectors, dataset, extractor, featureset, field, meta, pipeline
@@ -205,11 +205,11 @@ class Model:
         }
 
 
-def ask(server: ServerProcess) -> httpx.Response:
+def ask(server: ServerProcess) -> httpx2.Response:
     return server.query(FEATURES, {"Asked.guest": GUESTS}, inputs=("Asked.guest",))
 
 
-def is_refusal(answer: httpx.Response) -> bool:
+def is_refusal(answer: httpx2.Response) -> bool:
     """Return whether an answer asks to try again."""
     if answer.status_code != 503:
         return False
@@ -236,12 +236,12 @@ class Watcher:
         self._thread.start()
 
     def _run(self) -> None:
-        with httpx.Client(base_url=self._server.http.base_url, timeout=TIMEOUT_S, verify=TLS) as client:
+        with httpx2.Client(base_url=self._server.http.base_url, timeout=TIMEOUT_S, verify=TLS) as client:
             while not self._ended.is_set():
                 body = {"inputs": ["Asked.guest"], "outputs": FEATURES, "data": {"Asked.guest": GUESTS}}
                 try:
                     answer = client.post("/query", json=body)
-                except httpx.TransportError:
+                except httpx2.TransportError:
                     self.counts["none"] += 1
                     self._ended.wait(0.05)
                     continue

@@ -7,7 +7,7 @@ from decimal import Decimal
 from struct import pack
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
@@ -63,7 +63,7 @@ def test_rows_of_confluents_serializers(url: str, kind: RegistryFormat, writer: 
 def test_imports_and_unknown_ids(url: str) -> None:
     def add(subject: str, schema: str, **more: Any) -> int:
         body = {"schemaType": "PROTOBUF", "schema": f'syntax = "proto3"; package x; {schema}', **more}
-        number: int = httpx.post(f"{url}/subjects/{subject}/versions", json=body).json()["id"]
+        number: int = httpx2.post(f"{url}/subjects/{subject}/versions", json=body).json()["id"]
         return number
 
     add("a.proto", "message A { int64 v = 1; }")

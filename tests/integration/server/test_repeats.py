@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -58,7 +58,7 @@ def test_a_killed_server_takes_each_row_once(own_server: Callable[[], ServerProc
             server.kill()
             try:
                 request.result()
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 assert count() >= before.total() + AFTER_ROWS
                 break
         # On a busy machine, a slice may be long enough for the rest of the rows and for the answer.

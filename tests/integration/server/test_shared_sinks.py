@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import sqlalchemy as sa
 from confluent_kafka.admin import AdminClient
@@ -35,7 +35,7 @@ def servers(kafka: str, postgres: str, tmp_path: Path) -> Iterator[list[ServerPr
 
 def owned(server: ServerProcess) -> set[str]:
     """Return the sinks that a server writes, in good order."""
-    with suppress(httpx.TransportError):
+    with suppress(httpx2.TransportError):
         found = server.http.get("/status").json()["sinks"]
         return {each["sink"] for each in found if each["state"] == "writing"}
     return set()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pandas as pd
 import psutil
 import pytest
@@ -73,10 +73,10 @@ def processes(server: ServerProcess) -> dict[str, psutil.Process]:
     return found
 
 
-def ask(server: ServerProcess, outputs: list[str], pot: int) -> httpx.Response:
+def ask(server: ServerProcess, outputs: list[str], pot: int) -> httpx2.Response:
     """Send a query over a new connection, so that any of the readers may answer."""
     body = {"inputs": ["Tap.pot"], "outputs": outputs, "data": {"Tap.pot": [pot]}}
-    return httpx.post(f"{server.http.base_url}query", json=body, timeout=60, verify=TLS)
+    return httpx2.post(f"{server.http.base_url}query", json=body, timeout=60, verify=TLS)
 
 
 def species(server: ServerProcess, pot: int) -> object:
@@ -110,7 +110,7 @@ def eventually_answers(check: Callable[[], bool], server: ServerProcess) -> None
     def holds() -> bool:
         try:
             return check()
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return False
 
     eventually(holds, server.said)
@@ -177,7 +177,7 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
     body = {"inputs": ["Signed.number"], "outputs": ["Signed.length"], "data": {"Signed.number": [1]}}
 
     def signed(server: ServerProcess) -> object:
-        answer = httpx.post(f"{server.http.base_url}query", json=body, timeout=60, verify=TLS)
+        answer = httpx2.post(f"{server.http.base_url}query", json=body, timeout=60, verify=TLS)
         return answer.json()["Signed.length"] if answer.is_success else answer.status_code
 
     # When a change is answered all readers have it; the other server has it soon.
@@ -191,12 +191,12 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
     # A secret that a process of users' functions has had is in no answer and no log of any process.
     failing = {**body, "data": {"Signed.number": [13]}}
     for server in servers:
-        assert "x" * 9 not in httpx.post(f"{server.http.base_url}query", json=failing, timeout=60, verify=TLS).text
+        assert "x" * 9 not in httpx2.post(f"{server.http.base_url}query", json=failing, timeout=60, verify=TLS).text
         assert "x" * 9 not in server.log_file.read_text()
 
     def nights(server: ServerProcess, guest: str) -> object:
         asked = {"keys": [{"guest": guest}], "fields": ["nights"]}
-        answer = httpx.post(f"{server.http.base_url}dataset/Visits/lookup", json=asked, timeout=60, verify=TLS)
+        answer = httpx2.post(f"{server.http.base_url}dataset/Visits/lookup", json=asked, timeout=60, verify=TLS)
         return answer.json()["data"]["nights"][0] if answer.is_success else answer.text
 
     rows = pd.DataFrame({"guest": ["ann", "bob", "eve"], "nights": [1, 2, 3], "at": ["2026-01-01T00:00:00Z"] * 3})

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 import pandas as pd
 import pytest
@@ -45,7 +45,7 @@ class Shop:
         self.client = Client(str(server.settings.server.url))
         if branch != self.client.branch():
             self.client.init_branch(branch)
-        self.http = httpx.Client(
+        self.http = httpx2.Client(
             base_url=server.http.base_url, headers={"X-Caraway-Branch": branch}, timeout=server.http.timeout, verify=TLS
         )
         self.version = int.from_bytes(secrets.token_bytes(3))

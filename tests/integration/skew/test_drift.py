@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pandas as pd
 from sqlalchemy import select
@@ -29,12 +29,12 @@ class Receiver:
     def __init__(self) -> None:
         self.taken: list[dict[str, Any]] = []
 
-    def take(self, request: httpx.Request) -> httpx.Response:
+    def take(self, request: httpx2.Request) -> httpx2.Response:
         self.taken += json.loads(request.content)
-        return httpx.Response(200)
+        return httpx2.Response(200)
 
     def webhook(self) -> Webhook:
-        return Webhook("http://alerts", transport=httpx.MockTransport(self.take), pause_s=0.0)
+        return Webhook("http://alerts", transport=httpx2.MockTransport(self.take), pause_s=0.0)
 
 
 def watch(shop: Shop, receiver: Receiver) -> DriftWatch:

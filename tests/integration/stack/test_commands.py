@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.apps.stack.jars import JarSet
@@ -47,7 +47,7 @@ def test_up_in_the_background_and_down(data: Path) -> None:
         )
         assert report["url"] in up.stdout
         assert report["memory_bytes"] < MEMORY_BOUND
-        assert httpx.get(f"{report['url']}/api/v1/health", trust_env=False, verify=TLS).status_code == 200
+        assert httpx2.get(f"{report['url']}/api/v1/health", trust_env=False, verify=TLS).status_code == 200
         twice = caraway("up", data)
         assert twice.returncode == 1
         assert "Caraway runs already" in twice.stderr

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import sqlalchemy as sa
 
@@ -98,7 +98,7 @@ def test_the_demo_runs_with_tls_and_sign_in_everywhere(services: Services, tmp_p
             caraway("roles", "define", "queries", "--may", "read-data", "--data", data, environment=environment)
             trusted = ssl.create_default_context(cafile=services.folder / "ca.pem")
             codes = [
-                httpx.post(
+                httpx2.post(
                     f"{server.url}/api/v1/dataset/FlightConditions/lookup",
                     json={"keys": [{"flight_id": "none"}], "fields": ["wind"]},
                     headers={"Authorization": f"Bearer {token}"},

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pandas as pd
 import pytest
 
@@ -24,18 +24,22 @@ class Server:
         self.asked: list[Any] = []
         self.pauses: list[float] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         headers = {name: request.headers.get(name) for name in ("x-caraway-branch", "authorization", "content-type")}
         self.asked.append((request.method, request.url.path, headers, json.loads(request.content)))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
         status, body = answer if isinstance(answer, tuple) else (200, answer)
-        return httpx.Response(status, json=body)
+        return httpx2.Response(status, json=body)
 
     def client(self) -> Client:
         connection = Connection(
-            URL, "secret", transport=httpx.MockTransport(self), clock=lambda: sum(self.pauses), sleep=self.pauses.append
+            URL,
+            "secret",
+            transport=httpx2.MockTransport(self),
+            clock=lambda: sum(self.pauses),
+            sleep=self.pauses.append,
         )
         return Client(URL, branch="week", connection=connection)
 
@@ -44,7 +48,7 @@ class Server:
             self.pauses.append(seconds)
 
         connection = AsyncConnection(
-            URL, "secret", transport=httpx.MockTransport(self), clock=lambda: sum(self.pauses), sleep=sleep
+            URL, "secret", transport=httpx2.MockTransport(self), clock=lambda: sum(self.pauses), sleep=sleep
         )
         return AsyncClient(branch="week", connection=connection)
 
@@ -68,7 +72,7 @@ def test_queries_ask_and_answer_as_those_of_the_other_client() -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [[httpx.ConnectError("refused")], [(503, {"err_msg": "busy"})], [(429, {}), httpx.ReadError("cut")]]
+    "trouble", [[httpx2.ConnectError("refused")], [(503, {"err_msg": "busy"})], [(429, {}), httpx2.ReadError("cut")]]
 )
 def test_a_log_is_sent_again_as_by_the_other_client(trouble: list[Any]) -> None:
     taken = {"accepted": 2, "rejected": 0}
@@ -88,7 +92,7 @@ def test_errors_are_those_of_the_other_client() -> None:
     with pytest.raises(InvalidInputError, match="sampling_rate"):
         asyncio.run(Server({}).async_client().query(["a.b"], ["a.c"], _frame("a.b"), sampling_rate=2))
     with pytest.raises(UnavailableError):
-        asyncio.run(Server(httpx.ConnectError("refused")).async_client().log("web", "pots", _frame("pot")))
+        asyncio.run(Server(httpx2.ConnectError("refused")).async_client().log("web", "pots", _frame("pot")))
     with pytest.raises(InvalidInputError, match="web/pots took 1 of 2 rows"):
         asyncio.run(Server({"accepted": 1, "rejected": 1}).async_client().log("web", "pots", _frame("pot")))
 
@@ -97,12 +101,12 @@ def test_a_hundred_queries_are_under_way_at_once() -> None:
     async def ask() -> int:
         waiting = asyncio.Barrier(100)
 
-        async def answer(_: httpx.Request) -> httpx.Response:
+        async def answer(_: httpx2.Request) -> httpx2.Response:
             # Each answer waits for all other requests: a client that sends one after another never gets any.
             await waiting.wait()
-            return httpx.Response(200, json={"a.c": [1]})
+            return httpx2.Response(200, json={"a.c": [1]})
 
-        connection = AsyncConnection(URL, "", transport=httpx.MockTransport(answer))
+        connection = AsyncConnection(URL, "", transport=httpx2.MockTransport(answer))
         async with AsyncClient(connection=connection) as client, asyncio.timeout(20):
             found = await asyncio.gather(*(client.query_rows(["a.b"], ["a.c"], _frame("a.b")) for _ in range(100)))
         return len(found)

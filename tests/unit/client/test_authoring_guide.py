@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.graph.validation.graphs import validate
@@ -20,12 +20,12 @@ ANSWERS = {
 def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, bytes] = {}
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         asked[request.url.path] = request.content
-        return httpx.Response(200, json=ANSWERS[request.url.path])
+        return httpx2.Response(200, json=ANSWERS[request.url.path])
 
-    real, transport = httpx.Client, httpx.MockTransport(answer)
-    monkeypatch.setattr(httpx, "Client", lambda **options: real(**{**options, "transport": transport}))
+    real, transport = httpx2.Client, httpx2.MockTransport(answer)
+    monkeypatch.setattr(httpx2, "Client", lambda **options: real(**{**options, "transport": transport}))
     run_page(DOCS / "learn" / "authoring.md", tmp_path, monkeypatch)
 
     assert asked.keys() == ANSWERS.keys()

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal as Number
 from typing import Any, Optional
 
-import httpx
+import httpx2
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,23 +54,23 @@ class Server:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
         self.time = 0.0
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
         status, body, *more = answer if isinstance(answer, tuple) else (200, answer)
         given: dict[str, str] = dict(*more)
-        return httpx.Response(status, headers=given, **({"text": body} if isinstance(body, str) else {"json": body}))
+        return httpx2.Response(status, headers=given, **({"text": body} if isinstance(body, str) else {"json": body}))
 
     def client(self, **options: Any) -> Client:
         connection = Connection(
             "http://caraway.test:8400",
             options.pop("token", ""),
-            transport=httpx.MockTransport(self),
+            transport=httpx2.MockTransport(self),
             clock=lambda: self.time,
             sleep=self.sleep,
         )
@@ -159,7 +159,7 @@ def test_log_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_log_tries_again_with_the_same_key() -> None:
-    server = Server(httpx.ConnectError("refused"), (503, {"err_msg": "busy"}), (500, "broken"), {})
+    server = Server(httpx2.ConnectError("refused"), (503, {"err_msg": "busy"}), (500, "broken"), {})
     server.client().log("web", "pots", pd.DataFrame({"pot": [1]}))
     assert len(server.requests) == 4
     assert len({request.headers["Idempotency-Key"] for request in server.requests}) == 1
@@ -167,7 +167,7 @@ def test_log_tries_again_with_the_same_key() -> None:
 
 
 def test_log_gives_up_in_time() -> None:
-    server = Server(httpx.ConnectError("refused"))
+    server = Server(httpx2.ConnectError("refused"))
     with pytest.raises(UnavailableError, match=r"http://caraway.test:8400.*caraway up"):
         server.client().log("web", "pots", pd.DataFrame({"pot": [1]}), retry_timeout=20)
     assert 10 < server.time <= 20
@@ -186,7 +186,7 @@ def test_log_waits_as_long_as_a_server_that_is_behind_wants() -> None:
 
 
 def test_log_has_the_server_search_if_an_attempt_before_a_refusal_may_have_been_accepted() -> None:
-    server = Server(httpx.ReadError("lost"), BEHIND, {})
+    server = Server(httpx2.ReadError("lost"), BEHIND, {})
     server.client().log("web", "pots", pd.DataFrame({"pot": [1]}))
     assert [request.headers.get("Caraway-Elapsed-Ms") for request in server.requests] == [None, "100", "7100"]
 

@@ -4,7 +4,7 @@ import io
 import sys
 from typing import Any
 
-import httpx
+import httpx2
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -40,7 +40,7 @@ def test_a_wait_that_ends_too_early_names_what_lags_and_by_how_much() -> None:
 
 
 def test_a_server_that_is_away_for_a_moment_is_asked_again() -> None:
-    server = Server(httpx.ConnectError("refused"), (503, {"err_msg": "a part is away"}), SERVED)
+    server = Server(httpx2.ConnectError("refused"), (503, {"err_msg": "a part is away"}), SERVED)
     server.client().wait(timeout=60)
     assert len(server.requests) == 3
 

@@ -7,7 +7,7 @@ import sys
 UNUSED = (
     "confluent_kafka",
     "granian",
-    "httpx",
+    "httpx2",
     "IPython",
     "jsonschema",
     "multiprocessing.context",

@@ -1,4 +1,4 @@
-"""The HTTP requests of commands, by the standard library: httpx alone takes longer to import than most commands run."""
+"""The HTTP requests of commands, by the standard library: httpx2 takes longer to import than most commands run."""
 
 from collections.abc import Mapping
 from http.client import HTTPException

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2
 import typer
 from authlib.common.security import generate_token
 from authlib.integrations.base_client import OAuthError
@@ -97,7 +97,7 @@ def logout(server: ServerOptions) -> None:
     gone = Logins().forget(url)
     if gone is not None and gone.revocation_endpoint and gone.refresh_token:
         # The tokens are gone from this machine, also if the provider doesn't answer.
-        with suppress(OAuthError, httpx.HTTPError):
+        with suppress(OAuthError, httpx2.HTTPError):
             _client(gone.client_id).revoke_token(gone.revocation_endpoint, gone.refresh_token, "refresh_token")
     err.print(f"Signed out of {url}" if gone else f"Nobody has signed in to {url}", markup=False, soft_wrap=True)
 
@@ -143,9 +143,9 @@ def _document(issuer: str) -> Mapping[str, Any]:
     if not is_safe(issuer):
         raise InvalidInputError(f"the identity provider {issuer} is reached in clear, so it can't be trusted")
     try:
-        found = httpx.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout=ANSWER_S)
+        found = httpx2.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout=ANSWER_S)
         document: Mapping[str, Any] = found.raise_for_status().json()
-    except (httpx.HTTPError, ValueError) as error:
+    except (httpx2.HTTPError, ValueError) as error:
         raise UnavailableError(f"the identity provider {issuer} doesn't answer: {error}") from error
     named = [document.get(name) for name in ("issuer", "authorization_endpoint", "token_endpoint")]
     # A provider need not have an address at which sign-ins end. Then the address of the provider itself is checked
@@ -171,7 +171,7 @@ def _refusals(issuer: str) -> Iterator[None]:
         raise UnauthenticatedError(
             f"the identity provider {issuer} refuses ({error.description or error.error}); sign in by `caraway login`"
         ) from error
-    except (httpx.HTTPError, ValueError) as error:
+    except (httpx2.HTTPError, ValueError) as error:
         raise UnavailableError(f"the identity provider {issuer} doesn't answer: {error}") from error
 
 

@@ -45,7 +45,7 @@ MAX_FILES = 1_000_000
 # `caraway.apps.server.workers` all tables); the rest is for Kafka, Postgres and logs.
 OWN_FILES = 1024
 # A connection is closed if the head of its next request isn't complete after this time. This frees connections that are
-# idle, or that send their headers byte by byte. Clients close idle connections sooner (httpx after 5 s, aiohttp after
+# idle, or that send their headers byte by byte. Clients close idle connections sooner (httpx2 after 5 s, aiohttp after
 # 15), so they seldom find one closed that they are about to use.
 IDLE_MS = 30_000
 # The most bytes of the head of a request: its path, query string and headers. Queries with Arrow bodies name their

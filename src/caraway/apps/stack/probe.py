@@ -8,7 +8,7 @@ import struct
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import psycopg
 
 from caraway.process.authorities import authorities
@@ -61,12 +61,12 @@ def check_http(url: str, token_file: Path | None, certificate: Path | None = Non
         verify = authorities(trust_env=False) if certificate is None else _trust_in(certificate)
         token = None if token_file is None else token_file.read_text().strip()
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        answer = httpx.get(
+        answer = httpx2.get(
             f"{url}/api/v1/health", headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False, verify=verify
         )
     except OSError as error:
         return f"the token of the stack, or the server's certificate, can't be read: {error}"
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         return str(error) or type(error).__name__
     return None if answer.is_success else f"HTTP {answer.status_code}: {answer.text[:200]}"
 

@@ -78,7 +78,7 @@ def serve(channel: Channel) -> None:
 
 def warm_up() -> None:
     """Load what most connectors need, so that all processes share it."""
-    for module in ("confluent_kafka", "pyarrow.parquet", "httpx", "psycopg"):
+    for module in ("confluent_kafka", "pyarrow.parquet", "httpx2", "psycopg"):
         with suppress(ImportError):
             __import__(module)
 

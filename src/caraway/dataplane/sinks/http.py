@@ -4,7 +4,7 @@ import logging
 import ssl
 from collections.abc import Mapping, Sequence
 
-import httpx
+import httpx2
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_exponential_jitter
 
@@ -29,8 +29,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 MOST_ASKED_S = 60.0
 TOO_MANY_REQUESTS = 429
 
-# By default httpx logs each request with its address, which may be a secret.
-logging.getLogger("httpx").setLevel(logging.WARNING)
+# By default httpx2 logs each request with its address, which may be a secret.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 class _BusyError(Exception):
@@ -114,7 +114,7 @@ class HTTPWriter:
             raise UnavailableError("another server writes it now")
         try:
             answer = self._client.post(self._path, content=body)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise _BusyError(f"the server doesn't answer ({type(error).__name__})") from None
         if answer.is_success:
             return
@@ -133,13 +133,13 @@ def _wait(state: RetryCallState) -> float:
     return max(_EXPONENTIAL(state), error.after_s if isinstance(error, _BusyError) else 0.0)
 
 
-def _asked_s(answer: httpx.Response) -> float:
+def _asked_s(answer: httpx2.Response) -> float:
     """Return the pause that an answer asks for, in seconds; 0 if it asks for none, or by a date."""
     text = answer.headers.get("retry-after", "")
     return min(float(text), MOST_ASKED_S) if text.isascii() and text.isdigit() else 0.0
 
 
-def client_of(connector: HTTPConnector, resolve: Resolve) -> httpx.Client:
+def client_of(connector: HTTPConnector, resolve: Resolve) -> httpx2.Client:
     """Return a client of the server of a sink, which verifies its certificate.
 
     Raises:
@@ -158,10 +158,10 @@ def client_of(connector: HTTPConnector, resolve: Resolve) -> httpx.Client:
         raise CommitError(f"the host of HTTP {system.name} doesn't begin with https:// or http://")
     headers = {**dict(connector.headers), "Content-Type": "application/json"}
     try:
-        return httpx.Client(
+        return httpx2.Client(
             base_url=host, verify=context, headers=headers, timeout=TIMEOUT_S, trust_env=False, follow_redirects=False
         )
-    except (httpx.InvalidURL, ValueError):
+    except (httpx2.InvalidURL, ValueError):
         raise CommitError(f"the host of HTTP {system.name} is no address") from None
 
 
@@ -179,7 +179,7 @@ def check(plan: SinkPlan, sign_in: SignIn) -> None:
     with client_of(connector, sign_in.resolve) as client:
         try:
             status = client.get(path).status_code
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise CommitError(
                 f"its health check {path} can't be reached: {shortened(str(error)) or type(error).__name__}"
             ) from None

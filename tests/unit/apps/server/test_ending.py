@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.apps.stack import ports
@@ -55,7 +55,7 @@ def test_a_request_that_takes_longer_than_the_end_gets_an_answer(tmp_path: Path)
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(port), "5"], stdout=subprocess.PIPE, stderr=errors, text=True
         ) as server,
-        httpx.Client(timeout=60, trust_env=False) as client,
+        httpx2.Client(timeout=60, trust_env=False) as client,
         ThreadPoolExecutor(1) as executor,
     ):
         assert server.stdout is not None

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.apps.server.access.gate import Gate
@@ -93,7 +93,7 @@ def test_a_caller_is_answered_beside_idle_connections(port: int) -> None:
     idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(IDLE)]
     try:
         # The health check is answered quickly although another request hangs.
-        assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=scaled(0.25), verify=TLS).status_code == 200
+        assert httpx2.get(f"http://127.0.0.1:{port}/health", timeout=scaled(0.25), verify=TLS).status_code == 200
     finally:
         for connection in idle:
             connection.close()
@@ -111,7 +111,7 @@ def test_pipelined_requests_are_answered_in_order(port: int) -> None:
 
 
 def test_a_request_has_its_time(port: int) -> None:
-    answer = httpx.get(f"http://127.0.0.1:{port}/slow", verify=TLS)
+    answer = httpx2.get(f"http://127.0.0.1:{port}/slow", verify=TLS)
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
 
 
@@ -121,22 +121,22 @@ def test_a_caller_has_its_share_and_health_is_answered_beside_it(port: int) -> N
     try:
         for connection in held:
             connection.sendall(slow_body)
-        answer = httpx.post(f"http://127.0.0.1:{port}/echo", content=b"", verify=TLS)
+        answer = httpx2.post(f"http://127.0.0.1:{port}/echo", content=b"", verify=TLS)
         while answer.status_code != 429:
-            answer = httpx.post(f"http://127.0.0.1:{port}/echo", content=b"", verify=TLS)
+            answer = httpx2.post(f"http://127.0.0.1:{port}/echo", content=b"", verify=TLS)
         assert (answer.json()["code"], answer.headers["retry-after"]) == ("busy", "1")
-        assert httpx.get(f"http://127.0.0.1:{port}/health", verify=TLS).status_code == 200
+        assert httpx2.get(f"http://127.0.0.1:{port}/health", verify=TLS).status_code == 200
     finally:
         for connection in held:
             connection.close()
-    while httpx.post(f"http://127.0.0.1:{port}/echo", content=b"", verify=TLS).status_code == 429:
+    while httpx2.post(f"http://127.0.0.1:{port}/echo", content=b"", verify=TLS).status_code == 429:
         pass
 
 
 def test_bodies_of_all_sizes_come_whole(port: int) -> None:
     for size in (0, 1, 64 * 1024, 64 * 1024 + 1, 5_000_000):
-        assert httpx.post(f"http://127.0.0.1:{port}/echo", content=b"x" * size, verify=TLS).json()["bytes"] == size
+        assert httpx2.post(f"http://127.0.0.1:{port}/echo", content=b"x" * size, verify=TLS).json()["bytes"] == size
     many = b"[" + b'{"a":1},' * 90_000 + b"{}]"
-    assert httpx.post(f"http://127.0.0.1:{port}/parsed", content=many, timeout=30, verify=TLS).json() == {
+    assert httpx2.post(f"http://127.0.0.1:{port}/parsed", content=many, timeout=30, verify=TLS).json() == {
         "items": 90_001
     }

@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 import pytest
 import structlog
@@ -146,11 +146,11 @@ def test_the_id_is_passed_on_to_the_process_that_writes() -> None:
     forwarder = Forwarder.__new__(Forwarder)
     forwarder._changes = changes
 
-    def answer(asked: httpx.Request) -> httpx.Response:
+    def answer(asked: httpx2.Request) -> httpx2.Response:
         seen.append(asked.headers["x-request-id"])
-        return httpx.Response(200)
+        return httpx2.Response(200)
 
-    forwarder._client = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://writer")
+    forwarder._client = httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://writer")
     headers: Any = Headers()
     token = REQUEST_ID.set("abc-4")
     try:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.apps.stack import ports
@@ -70,7 +70,7 @@ class Stalling:
 
     def __init__(self, url: str, log: Path) -> None:
         self._url, self._log = url, log
-        self.client = httpx.Client(base_url=url, timeout=60, trust_env=False)
+        self.client = httpx2.Client(base_url=url, timeout=60, trust_env=False)
 
     def get(self, path: str) -> str:
         answer = self.client.get(path)
@@ -111,7 +111,7 @@ def stalling(folder: Path) -> Iterator[Stalling]:
                 assert process.poll() is None, log.read_text()
                 try:
                     return bool(made.get("/metrics"))
-                except httpx.TransportError:
+                except httpx2.TransportError:
                     return False
 
             with made.client:
@@ -138,7 +138,7 @@ def test_what_holds_the_event_loop_is_named_and_counted(tmp_path: Path) -> None:
         # The innermost call comes first.
         assert [call.rpartition(" ")[2] for call in computed["calls"]][:2] == ["computing_for", "compute"]
         # A stall that may never end is told while it lasts, with the calls of all threads.
-        with pytest.raises(httpx.TimeoutException):
+        with pytest.raises(httpx2.TimeoutException):
             server.client.get("/hang", timeout=0.1)
         # On a busy machine, what computed before may have taken so long, too.
         eventually(lambda: bool(server.hanging()), 60)

@@ -7,7 +7,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.apps.cli.connection import send
@@ -125,8 +125,8 @@ def test_versions_before_1_2_are_refused(secured: Secured, version: str, accepte
 
 
 def test_plain_http_gets_no_answer(secured: Secured) -> None:
-    with pytest.raises(httpx.TransportError):
-        httpx.get(f"http://127.0.0.1:{secured.port}/api/v1{PATH}", verify=authorities())
+    with pytest.raises(httpx2.TransportError):
+        httpx2.get(f"http://127.0.0.1:{secured.port}/api/v1{PATH}", verify=authorities())
 
 
 def settings(secured: Secured, **changes: object) -> ServerSettings:

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.dataplane.addresses import networks as reach_networks
@@ -136,8 +136,8 @@ def test_a_python_library_connects_to_no_refused_address_in_threads_of_its_own_e
 
     def ask(port: int) -> None:
         try:
-            httpx.get(f"http://localhost:{port}/", trust_env=False)
-        except httpx.HTTPError as error:
+            httpx2.get(f"http://localhost:{port}/", trust_env=False)
+        except httpx2.HTTPError as error:
             errors.append(str(error))
 
     with listener() as (port, seen):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import httpx
+import httpx2
 import pyiceberg.catalog
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -41,7 +41,7 @@ def answered(
 def store() -> Iterator[str]:
     """Yield the address of a server that speaks S3's protocol."""
     with running_moto() as address:
-        httpx.post(f"{address}/moto-api/reset").raise_for_status()
+        httpx2.post(f"{address}/moto-api/reset").raise_for_status()
         yield address
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.dataplane.sinks import http
@@ -25,25 +25,25 @@ CONNECTOR = HTTPConnector(system=SYSTEM, endpoint="changes", limit=2, headers=((
 class Server:
     """A server that answers as it is told to, then with 200."""
 
-    answers: list[httpx.Response | Exception] = field(default_factory=list)
+    answers: list[httpx2.Response | Exception] = field(default_factory=list)
     bodies: list[list[dict[str, Any]]] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     keeps: bool = True
 
-    def answer(self, request: httpx.Request) -> httpx.Response:
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
         assert str(request.url) == "https://hooks/changes"
         assert (request.headers["content-type"], request.headers["x-team"]) == ("application/json", "bees")
         self.bodies.append(json.loads(request.content))
-        answer = self.answers.pop(0) if self.answers else httpx.Response(200)
+        answer = self.answers.pop(0) if self.answers else httpx2.Response(200)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def writer(self, monkeypatch: pytest.MonkeyPatch, connector: HTTPConnector = CONNECTOR) -> HTTPWriter:
-        def client_of(given: HTTPConnector, _: object) -> httpx.Client:
+        def client_of(given: HTTPConnector, _: object) -> httpx2.Client:
             headers = {**dict(given.headers), "Content-Type": "application/json"}
-            return httpx.Client(base_url="https://hooks", headers=headers, transport=httpx.MockTransport(self.answer))
+            return httpx2.Client(base_url="https://hooks", headers=headers, transport=httpx2.MockTransport(self.answer))
 
         monkeypatch.setattr(http, "client_of", client_of)
         return HTTPWriter(
@@ -81,12 +81,12 @@ def test_requests_have_at_most_so_many_changes_and_bytes(monkeypatch: pytest.Mon
 
 @pytest.mark.spec("connectors:4.2:2")
 def test_a_busy_server_gets_the_same_request_again_and_nothing_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[httpx.Response | Exception] = [
-        httpx.Response(200),
-        httpx.ConnectError("away"),
-        httpx.Response(503),
-        httpx.Response(429, headers={"Retry-After": "7"}),
-        httpx.Response(302, headers={"Location": "/"}),
+    answers: list[httpx2.Response | Exception] = [
+        httpx2.Response(200),
+        httpx2.ConnectError("away"),
+        httpx2.Response(503),
+        httpx2.Response(429, headers={"Retry-After": "7"}),
+        httpx2.Response(302, headers={"Location": "/"}),
     ]
     server = Server(answers)
     server.writer(monkeypatch).write(batch(4))
@@ -96,7 +96,7 @@ def test_a_busy_server_gets_the_same_request_again_and_nothing_behind_it(monkeyp
 
 
 def test_after_some_attempts_the_writer_gives_up_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server([httpx.Response(200), *[httpx.Response(500, text="no  room")] * ATTEMPTS])
+    server = Server([httpx2.Response(200), *[httpx2.Response(500, text="no  room")] * ATTEMPTS])
     writer, given = server.writer(monkeypatch), batch(4)
     with pytest.raises(RetryLaterError, match="500: no room"):
         writer.write(given)
@@ -107,7 +107,7 @@ def test_after_some_attempts_the_writer_gives_up_and_goes_on_later(monkeypatch: 
 
 
 def test_a_request_that_is_refused_again_and_again_becomes_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server([httpx.Response(400)] * ATTEMPTS)
+    server = Server([httpx2.Response(400)] * ATTEMPTS)
     server.writer(monkeypatch).write(batch(3))
     assert [(refusal.change.offset, refusal.reason) for refusal in server.refused] == [
         (0, "the server answers 400"),

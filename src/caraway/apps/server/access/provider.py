@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
-import httpx
+import httpx2
 import orjson
 import structlog
 from joserfc import jws, jwt
@@ -207,7 +207,7 @@ class Provider:
             secret = (await asyncio.to_thread(file.read_text)).strip()
         except (OSError, ValueError) as error:
             raise UnavailableError(f"oidc.client_secret_file: {file} can't be read ({error})") from error
-        auth = httpx.BasicAuth(quote_plus(client), quote_plus(secret))
+        auth = httpx2.BasicAuth(quote_plus(client), quote_plus(secret))
         return await self._ask("POST", self._endpoint("token_endpoint"), data=form, auth=auth)
 
     async def _claims(self, token: str, audience: str) -> dict[str, Any]:
@@ -320,10 +320,10 @@ class Provider:
         """
         headers, body = {"accept": "application/json", "accept-encoding": "identity"}, bytearray()
         try:
-            # The limit of httpx is for each read, and a provider may send a byte at a time. The outer one is for all.
+            # The limit of httpx2 is for each read, and a provider may send a byte at a time. The outer one is for all.
             async with (
                 asyncio.timeout(ANSWER_S),
-                httpx.AsyncClient(verify=self._tls, timeout=ANSWER_S) as client,
+                httpx2.AsyncClient(verify=self._tls, timeout=ANSWER_S) as client,
                 client.stream(method, address, headers=headers, **given) as answer,
             ):
                 async for piece in answer.aiter_raw():
@@ -331,10 +331,10 @@ class Provider:
                     if len(body) > MAX_ANSWER:
                         raise UnavailableError(f"{address} answered more than {MAX_ANSWER:,} bytes")
             found = orjson.loads(body)
-        except (httpx.HTTPError, TimeoutError, OSError, ValueError) as error:
+        except (httpx2.HTTPError, TimeoutError, OSError, ValueError) as error:
             reason = str(error) or type(error).__name__
             raise UnavailableError(f"{address} doesn't answer as it should: {reason}") from error
-        if not isinstance(found, dict) or answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        if not isinstance(found, dict) or answer.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR:
             raise UnavailableError(f"{address} answered with status {answer.status_code}")
         if not answer.is_success:
             raise RefusedAnswerError(shortened(str(found.get("error", answer.status_code))))

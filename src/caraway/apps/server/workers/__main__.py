@@ -59,8 +59,8 @@ def write(settings: Settings, folder: Path) -> None:
 
 def read(settings: Settings, folder: Path, number: int, host: str, port: int) -> None:
     """Run a reader until it is asked to end."""
-    # httpx would log a line for each request that is passed on.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    # httpx2 would log a line for each request that is passed on.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
     reading = ReaderParts(settings, folder, number)
     forwarder = Forwarder(folder / SOCKET, changes_of(folder))
     bounds = RequestBounds.of(settings.server)

@@ -4,7 +4,7 @@ import time
 from enum import StrEnum
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from caraway.apps.server.http.arrival import arrival
 from caraway.apps.server.http.errors import DeadlineError
@@ -39,8 +39,8 @@ PASSED_BACK = (
 )
 # The most seconds for which a reader waits: 2 for a connection to the writer, 60 for the answer, since a commit may
 # take half a minute.
-TIMEOUT = httpx.Timeout(60.0, connect=2.0)
-LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20)
+TIMEOUT = httpx2.Timeout(60.0, connect=2.0)
+LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20)
 
 
 class Forwarding(StrEnum):
@@ -55,8 +55,8 @@ class Forwarder:
 
     def __init__(self, socket: Path, changes: SharedCounters) -> None:
         """Connect to the writer by its Unix socket; `changes` notifies all readers that something may have changed."""
-        transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=LIMITS)
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://writer", timeout=TIMEOUT)
+        transport = httpx2.AsyncHTTPTransport(uds=str(socket), limits=LIMITS)
+        self._client = httpx2.AsyncClient(transport=transport, base_url="http://writer", timeout=TIMEOUT)
         self._changes = changes
 
     async def answer(self, request: Request, name: str = "") -> HttpResponse:
@@ -78,11 +78,11 @@ class Forwarder:
         path = f"{request.path}?{request.query_string}" if request.query_string else request.path
         try:
             found = await self._client.request(request.method, path, content=request.body, headers=headers)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             raise UnavailableError("the process that takes rows and definitions is away; try again") from error
-        except httpx.TimeoutException as error:
+        except httpx2.TimeoutException as error:
             raise DeadlineError(f"the request took more than {TIMEOUT.read:g} s") from error
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise UnavailableError(
                 "the process that takes rows and definitions ended meanwhile; the request may have been carried out"
             ) from error

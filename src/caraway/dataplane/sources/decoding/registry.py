@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-import httpx
+import httpx2
 import orjson
 
 from caraway.errors import InvalidInputError, UnavailableError, shortened
@@ -57,7 +57,7 @@ class Registry:
         resolve: Resolve,
         *,
         ca_file: str = "",
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
     ) -> None:
         """Prepare to read; nothing is asked for yet.
 
@@ -79,7 +79,7 @@ class Registry:
             raise UnavailableError(
                 f"the certificate authorities in {ca_file} can't be read ({error}); check the setting sources.ca_file"
             ) from error
-        self._client = httpx.Client(
+        self._client = httpx2.Client(
             base_url=settings.url.rstrip("/") + "/",
             timeout=ANSWER_TIMEOUT_S,
             # A redirect could send the credentials to another host.
@@ -129,7 +129,7 @@ class Registry:
 
     def _get(self, path: str, what: str) -> Mapping[str, Any]:
         status, body = self._ask(path)
-        if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+        if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             # The secret may have changed between its look-up and the request, so it is looked up once more.
             status, body = self._ask(path)
         try:
@@ -137,11 +137,11 @@ class Registry:
         except orjson.JSONDecodeError:
             answer = None
         match status, answer:
-            case httpx.codes.OK, dict():
+            case httpx2.codes.OK, dict():
                 return answer
-            case httpx.codes.NOT_FOUND, {"error_code": int(code)} if code in NOT_FOUND:
+            case httpx2.codes.NOT_FOUND, {"error_code": int(code)} if code in NOT_FOUND:
                 raise InvalidInputError(f"{what}, and {self.where} has no {path}")
-            case ((httpx.codes.UNAUTHORIZED | httpx.codes.FORBIDDEN), _):
+            case ((httpx2.codes.UNAUTHORIZED | httpx2.codes.FORBIDDEN), _):
                 raise UnavailableError(f"{self.where} answered HTTP {status} to GET {path}: {self._remedy}")
             case _:
                 passes = status == TOO_MANY or status >= FIRST_FAILURE
@@ -159,7 +159,7 @@ class Registry:
                             f"has a schema whose text is longer than {MAX_ANSWER_BYTES:,} bytes ({path})"
                         )
                 return response.status_code, bytes(body)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise UnavailableError(f"{self.where} doesn't answer: {type(error).__name__} {error}") from None
 
     def _headers(self) -> dict[str, str]:

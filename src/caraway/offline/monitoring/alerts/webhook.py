@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-import httpx
+import httpx2
 import structlog
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -29,7 +29,7 @@ class Webhook:
         self,
         url: str | None,
         *,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
         pause_s: float = 0.5,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -82,11 +82,11 @@ class Webhook:
     def _post(self, url: str, alerts: Sequence[Alert]) -> None:
         # A redirect could lead to any address, so none is followed. The address may have a password, so it isn't shown.
         try:
-            with httpx.Client(
+            with httpx2.Client(
                 timeout=TIMEOUT_SECONDS, follow_redirects=False, transport=self._transport, verify=authorities()
             ) as client:
                 answer = client.post(url, json=as_request(alerts, self._clock()))
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise _NotTakenError(f"no answer ({type(error).__name__})") from None
         if not answer.is_success:
             raise _NotTakenError(f"it answers {answer.status_code}")

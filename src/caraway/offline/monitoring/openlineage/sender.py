@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 
-import httpx
+import httpx2
 import structlog
 from prometheus_client import Counter
 
@@ -32,7 +32,7 @@ class EventSender:
         url: str,
         api_key: str | None = None,
         *,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
         retry_s: tuple[float, float] = RETRY_SECONDS,
     ) -> None:
         """Prepare; nothing is sent before `start`.
@@ -48,7 +48,9 @@ class EventSender:
         if api_key is not None:
             headers["Authorization"] = f"Bearer {api_key}"
         # A redirect could lead to any address, so none is followed.
-        self._http = httpx.Client(timeout=TIMEOUT_SECONDS, follow_redirects=False, headers=headers, transport=transport)
+        self._http = httpx2.Client(
+            timeout=TIMEOUT_SECONDS, follow_redirects=False, headers=headers, transport=transport
+        )
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
@@ -91,7 +93,7 @@ class EventSender:
         # The address may have a password, so it isn't shown.
         try:
             answer = self._http.post(self._url, content=event)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise UnavailableError(f"openlineage.url gives no answer ({type(error).__name__})") from None
         if answer.is_success:
             SENT.inc()

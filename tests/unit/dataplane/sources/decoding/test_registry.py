@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import pack
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
@@ -134,23 +134,23 @@ def test_credentials_that_are_missing_are_named(registry: RegistryServer, decode
 def test_credentials_are_not_sent_elsewhere() -> None:
     asked = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         asked.append(request.url.host)
-        return httpx.Response(302, headers={"Location": "http://elsewhere/"})
+        return httpx2.Response(302, headers={"Location": "http://elsewhere/"})
 
     where = SchemaRegistry(format=RegistryFormat.AVRO, registry="confluent", url="http://here", token="t")
     with pytest.raises(UnavailableError, match="HTTP 302"):
-        read(where, 1, transport=httpx.MockTransport(answer))
+        read(where, 1, transport=httpx2.MockTransport(answer))
     assert asked == ["here"]
 
 
 def test_an_endless_answer_is_cut() -> None:
-    def answer(_request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=(b"x" * 65536 for _ in range(10**9)))
+    def answer(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=(b"x" * 65536 for _ in range(10**9)))
 
     where = SchemaRegistry(format=RegistryFormat.AVRO, registry="confluent", url="http://here")
     with pytest.raises(InvalidInputError, match=f"{MAX_ANSWER_BYTES:,}"):
-        read(where, 1, transport=httpx.MockTransport(answer))
+        read(where, 1, transport=httpx2.MockTransport(answer))
 
 
 def test_schemas_may_import_others(registry: RegistryServer, decoders: Decoders) -> None:

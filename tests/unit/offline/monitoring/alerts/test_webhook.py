@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-import httpx
+import httpx2
 import structlog
 
 from caraway.offline.monitoring.alerts.alert import Alert
@@ -23,15 +23,15 @@ class Receiver:
 
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes)
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
         code = self.codes.pop(0) if self.codes else 200
-        return httpx.Response(code, headers={"location": "http://169.254.169.254/"} if code == 302 else {})
+        return httpx2.Response(code, headers={"location": "http://169.254.169.254/"} if code == 302 else {})
 
     def webhook(self, url: str | None = "http://user:secret@alerts/api/v2/alerts") -> Webhook:
-        return Webhook(url, transport=httpx.MockTransport(self), pause_s=0.0, clock=lambda: NOW)
+        return Webhook(url, transport=httpx2.MockTransport(self), pause_s=0.0, clock=lambda: NOW)
 
 
 def test_an_alert_is_sent_in_the_form_of_alertmanager() -> None:

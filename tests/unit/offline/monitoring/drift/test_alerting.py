@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from caraway.compute.profiles.comparing import Shift
@@ -66,16 +66,16 @@ class Scene:
     def started(self) -> LastingAlerts:
         """Return the alerts as a process has them that was started anew."""
         webhook = Webhook(
-            "http://alerts", transport=httpx.MockTransport(self.take), pause_s=0.0, clock=lambda: self.now
+            "http://alerts", transport=httpx2.MockTransport(self.take), pause_s=0.0, clock=lambda: self.now
         )
         return LastingAlerts(NAME, OBJECT, ObjectFolder(str(self.folder)), webhook, clock=lambda: self.now)
 
-    def take(self, request: httpx.Request) -> httpx.Response:
+    def take(self, request: httpx2.Request) -> httpx2.Response:
         self.requests += 1
         if self.is_away:
-            return httpx.Response(503)
+            return httpx2.Response(503)
         self.taken += json.loads(request.content)
-        return httpx.Response(200)
+        return httpx2.Response(200)
 
     def found(self, *features: ColumnDrift) -> list[SentAlert]:
         return drifted("main", GRAPH, features, self.now)

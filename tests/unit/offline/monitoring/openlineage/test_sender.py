@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 
-import httpx
+import httpx2
 import orjson
 import pytest
 import structlog
@@ -103,11 +103,11 @@ def test_the_queue_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_neither_address_nor_token_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError(f"no way to {request.url}")
+    def fail(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError(f"no way to {request.url}")
 
     sender = EventSender(
-        "http://user:hunter2@nowhere/lineage", "hunter3", transport=httpx.MockTransport(fail), retry_s=(0.01, 0.01)
+        "http://user:hunter2@nowhere/lineage", "hunter3", transport=httpx2.MockTransport(fail), retry_s=(0.01, 0.01)
     )
     with structlog.testing.capture_logs() as logs:
         put(sender, 1)
