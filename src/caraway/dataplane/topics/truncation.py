@@ -33,6 +33,10 @@ SEND_AGAIN = (
     "Its broker has lost acknowledged records, as by a power failure. Send again what was logged before the failure "
     "(docs/operate/operations.md, After a power failure)"
 )
+IF_FAILED = (
+    "Its broker may have lost acknowledged records, or only the leader of a partition has changed. If a broker has "
+    "failed, send again what was logged before the failure (docs/operate/operations.md, After a power failure)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +117,17 @@ class Continuation:
         """The offsets from which on the topic lacks records that the follower has read, by partition."""
         return {p: offset for p, offset in self.offsets.items() if offset < self.reached.get(p, 0)}
 
-    def told(self, follower: str, consequence: str) -> str:
+    def told(self, follower: str, consequence: str, *, certain: bool = True) -> str:
         """Return the loss as a text for the operator.
 
         Args:
             follower: The follower in words, such as "the archive".
             consequence: A sentence about what the follower does now, without its full stop.
+            certain: False if the follower doesn't know the epochs up to its position, so that perhaps nothing is lost.
         """
         places = ", ".join(f"{p}@{offset} to {self.reached[p]}" for p, offset in sorted(self.lost.items()))
-        return f"topic {self.topic} lacks records that {follower} had read ({places}). {consequence}. {SEND_AGAIN}"
+        lacks, remedy = ("lacks", SEND_AGAIN) if certain else ("may lack", IF_FAILED)
+        return f"topic {self.topic} {lacks} records that {follower} had read ({places}). {consequence}. {remedy}"
 
 
 @dataclass(frozen=True, slots=True)

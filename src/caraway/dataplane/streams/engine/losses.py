@@ -133,9 +133,11 @@ def require_intact(
     Raises `UnavailableError` if the checkpoint was put aside, so that the next start begins anew, or if the brokers
     don't answer.
     """
-    told = []
+    told, known = [], noted(checkpoint)
     for place in losses(bootstrap_servers, checkpoint, positions):
-        told.append(place.told(f"the job {plan.job_id}", STARTS_ANEW))
+        up_to = known.get(place.topic, Reached({}, {})).offsets
+        certain = any(offset < up_to.get(partition, 0) for partition, offset in place.lost.items())
+        told.append(place.told(f"the job {plan.job_id}", STARTS_ANEW, certain=certain))
         note_loss(plan, place.topic, told[-1])
     if told:
         raise UnavailableError(put_aside(checkpoint, "; ".join(told), because="is ahead of its topics"))

@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from caraway.dataplane.streams.engine.losses import FILE, note, noted, reached, steady
+from caraway.dataplane.streams.engine import losses
+from caraway.dataplane.streams.engine.losses import FILE, note, noted, reached, require_intact, steady
 from caraway.dataplane.topics.positions import LedEnd
-from caraway.dataplane.topics.truncation import Reached
+from caraway.dataplane.topics.truncation import Continuation, Reached
+from caraway.errors import UnavailableError
+from tests.unit.dataplane.streams.plans import job
+
+PLAN = job("totals")
 
 
 def committed(folder: Path) -> Path:
@@ -67,3 +72,25 @@ def test_an_engine_that_copies_the_checkpoint_keeps_its_own_file(tmp_path: Path)
     before = (tmp_path / "copy").read_text()
     note(checkpoint, {"in": Reached({0: 11}, {0: 1})})
     assert (tmp_path / "copy").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("end", "verb", "remedy"),
+    [
+        (8, "lacks", "Its broker has lost acknowledged records"),
+        (10, "may lack", "or only the leader of a partition has changed"),
+    ],
+)
+def test_a_loss_is_certain_only_before_the_noted_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int, verb: str, remedy: str
+) -> None:
+    """A new leader may have written the records behind the noted position, so that the job has read what is there."""
+    checkpoint = committed(tmp_path / "job")
+    note(checkpoint, {"in": Reached({0: 10}, {0: 1})})
+    found = {"in": Continuation("in", {0: 15}, {0: end})}
+    monkeypatch.setattr(losses, "continuations", lambda *_: found)
+    told: list[str] = []
+    with pytest.raises(UnavailableError, match="is ahead of its topics"):
+        require_intact("nowhere", PLAN, checkpoint, {"in": {0: 15}}, lambda *loss: told.append(str(loss[-1])))
+    assert f"topic in {verb} records that the job {PLAN.job_id} had read (0@{end} to 15)" in told[0]
+    assert remedy in told[0]
