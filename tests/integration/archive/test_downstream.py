@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from caraway import dataset, field, pipeline
 from caraway.client import Client
 from caraway.connectors import Webhook, source
-from caraway.dataplane.topics.erasure_gaps import ARCHIVE_FILES, DEAD_LETTERS_PLACE
+from caraway.dataplane.topics.erasure_places import ARCHIVE_FILES, DEAD_LETTERS_PLACE
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.datasets import Count, Dataset, LastK, Sum
 from caraway.dtypes import Continuous

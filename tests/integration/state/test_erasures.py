@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from caraway.apps.server.erasure.recomputing import Recomputing
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dataplane.topics.erased_keys import ErasedKeys, erasure_of
-from caraway.dataplane.topics.erasure_gaps import DERIVED, TOPIC
+from caraway.dataplane.topics.erasure_places import DERIVED, TOPIC
 from caraway.dtypes.types import STRING
 from caraway.graph.erase_keys import Erasure
 from caraway.graph.plan.model import Column, TopicPlan

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from caraway.offline.kernel import exact_sums
 from caraway.offline.kernel.exact_sums import ExactSums
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 FLOATS = st.floats() | st.sampled_from([0.0, -0.0, 5e-324, -5e-324, 1.7e308, -1.7e308, math.inf, -math.inf, math.nan])
 NEAR_FLOATS = st.floats(-1e9, 1e9, allow_subnormal=False) | st.integers(-1000, 1000).map(lambda cents: cents / 100)

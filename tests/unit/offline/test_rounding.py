@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.offline.kernel.rounding import MAX_DIVISOR, ratios, roots
-from caraway.process.moments import _rounded_root
+from caraway.process.exact_sums import _rounded_root
 
 LIMBS = (
     st.integers(-(2**63), 2**63 - 1)

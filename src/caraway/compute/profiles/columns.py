@@ -29,7 +29,7 @@ from caraway.compute.profiles.sketches import (
 )
 from caraway.compute.profiles.sums import add_floats
 from caraway.errors import InvalidInputError
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 # Texts that are longer are kept by their beginning and a digest, so that a profile has a bounded size.
 MAX_TEXT = 64

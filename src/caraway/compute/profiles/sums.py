@@ -2,13 +2,13 @@
 
 A float is an integer of 53 bits times a power of two. The integer is cut into three pieces of 18 bits, so that a piece
 and the product of two pieces are small enough to be added up in floats without rounding. They are added up by exponent;
-only these few sums become integers of Python. The results have the bits of `caraway.process.moments`.
+only these few sums become integers of Python. The results have the bits of `caraway.process.exact_sums`.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 Floats = npt.NDArray[np.float64]
 

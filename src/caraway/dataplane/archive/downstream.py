@@ -13,7 +13,7 @@ import structlog
 
 from caraway.dataplane.archive.trimming import processed, remove_before
 from caraway.dataplane.topics.erased_keys import encode_erasure
-from caraway.dataplane.topics.erasure_gaps import ARCHIVE, ARCHIVE_FILES, TOPIC
+from caraway.dataplane.topics.erasure_places import ARCHIVE, ARCHIVE_FILES, TOPIC
 from caraway.dataplane.topics.positions import Offsets, is_behind
 from caraway.dataplane.topics.segments import begin_files_with
 from caraway.graph.plan.model import JobPlan

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from caraway.dataplane.topics.erased_keys import ErasedKeys, HidesRecord
-from caraway.dataplane.topics.erasure_gaps import ARCHIVE
+from caraway.dataplane.topics.erasure_places import ARCHIVE
 from caraway.graph.plan.model import TopicPlan
 from caraway.state.erasures import ErasureLog, erasure_by
 

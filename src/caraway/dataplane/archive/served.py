@@ -26,7 +26,7 @@ from caraway.dataplane.archive.served_table import (
 from caraway.dataplane.archive.store.tables import ArchiveTable
 from caraway.dataplane.archive.trimming import remove_before
 from caraway.dataplane.topics.erased_keys import HidesRecord
-from caraway.dataplane.topics.erasure_gaps import SERVED_PLACE
+from caraway.dataplane.topics.erasure_places import SERVED_PLACE
 from caraway.dataplane.topics.positions import Offsets, is_behind
 from caraway.dataplane.topics.reader import Message
 from caraway.dataplane.topics.segments import begin_files_with

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from caraway.dataplane.index.aggregates.columns import Family
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from caraway.offline.kernel.blocks import Blocks
 from caraway.offline.kernel.exact_sums import SQUARES, TOTALS, ExactSums, Prefixes, shifts_of, used
 from caraway.offline.kernel.extremes import Extremes, worst
 from caraway.offline.kernel.rounding import LIMB, LIMB_BITS
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -5,7 +5,7 @@ exponent. These integers are wide: two floats may differ by hundreds of bits. Ea
 numbers of some 32 bits, limb k standing for multiples of 2**(32 * k). Sums of limbs don't carry, so numpy adds up each
 limb by itself, in 64 bits. The sum of an interval is the difference of two prefix sums, limb by limb; only then the
 limbs are put together, and the result is rounded once. So sums have the bits of those of the index
-(`caraway.process.moments`).
+(`caraway.process.exact_sums`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from caraway.offline.kernel.rounding import BITS, LIMB, LIMB_BITS, MAX_DIVISOR, ratios, roots, spreads
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

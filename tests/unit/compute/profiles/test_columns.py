@@ -20,7 +20,7 @@ from caraway.compute.profiles.sketches import Repetition
 from caraway.compute.profiles.sums import add_floats
 from caraway.compute.profiles.tables import DELAY, Profile, hashed, profiled
 from caraway.errors import InvalidInputError
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 numbers = st.lists(st.one_of(st.none(), st.floats(), st.integers(-5, 5).map(float)), max_size=30)
 words = st.lists(st.one_of(st.none(), st.sampled_from("abc"), st.text(max_size=80)), max_size=30)

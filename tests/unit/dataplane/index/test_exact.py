@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 any_float = st.floats()

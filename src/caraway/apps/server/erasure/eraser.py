@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 
 from caraway.apps.server.erasure.recomputing import Recomputing
 from caraway.dataplane.topics.erased_keys import ErasedKeys, encode_erasure
-from caraway.dataplane.topics.erasure_gaps import DEAD_LETTERS_PLACE, DERIVED, index_files_of, index_of
+from caraway.dataplane.topics.erasure_places import DEAD_LETTERS_PLACE, DERIVED, index_files_of, index_of
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError
 from caraway.graph.erase_keys import Erasure

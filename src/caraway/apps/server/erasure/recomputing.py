@@ -14,7 +14,7 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.dialects.postgresql import insert
 
-from caraway.dataplane.topics.erasure_gaps import DERIVED, RECOMPUTATION, TOPIC
+from caraway.dataplane.topics.erasure_places import DERIVED, RECOMPUTATION, TOPIC
 from caraway.graph.plan.model import on_branch
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.wire.graphs import decode_graph

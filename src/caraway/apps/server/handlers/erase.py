@@ -13,7 +13,7 @@ from caraway.apps.server.handlers.context import ServerContext
 from caraway.apps.server.http.messages import HttpResponse, Request, json_response
 from caraway.compute.rows.column_casts import MISSING, ColumnCast
 from caraway.dataplane.topics.erased_keys import erasure_of
-from caraway.dataplane.topics.erasure_gaps import (
+from caraway.dataplane.topics.erasure_places import (
     ARCHIVE,
     ARCHIVE_FILES,
     DEAD_LETTERS_PLACE,

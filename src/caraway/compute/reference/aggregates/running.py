@@ -18,7 +18,7 @@ from caraway.compute.reference.aggregates.windows import Life
 from caraway.compute.reference.tables import identity
 from caraway.dtypes.types import INT, DataType, DecimalType, FloatType, base_type
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 
 class Running(Protocol):

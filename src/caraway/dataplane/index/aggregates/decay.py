@@ -2,7 +2,7 @@
 
 Time is counted in half-lives since the epoch. The weight of a value is the float `v * 2**f`, where f in (-1, 0] is the
 fraction of its time; the whole half-lives are a power of two. A sum is therefore an integer times a power of two: it is
-as exact as sums of floats are (`caraway.process.moments`), doesn't depend on the order of the values, and is
+as exact as sums of floats are (`caraway.process.exact_sums`), doesn't depend on the order of the values, and is
 decayed once, when it is read.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from caraway.process.moments import packed_int
+from caraway.process.exact_sums import packed_int
 
 SECOND_US = 1_000_000
 # A decayed sum whose magnitude is below e^-25 is returned as 0. The engine that runs pipelines inside a Python process

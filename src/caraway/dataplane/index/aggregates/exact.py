@@ -1,9 +1,9 @@
-"""The aggregates that are functions of exact sums (`caraway.process.moments`)."""
+"""The aggregates that are functions of exact sums (`caraway.process.exact_sums`)."""
 
 from collections.abc import Callable, Mapping
 
 from caraway.graph.aggregates import AggregateFunction
-from caraway.process.moments import Moments
+from caraway.process.exact_sums import Moments
 
 # The aggregates that are computed from moments. The second argument of their functions is the unit: the number of units
 # into which 1 is divided in the values, such as 100 for decimals with two digits.

@@ -10,7 +10,7 @@ import msgspec
 from caraway.dataplane.index.aggregates.columns import Family
 from caraway.dataplane.index.aggregates.decay import DecayedSum
 from caraway.dataplane.index.aggregates.values import Values
-from caraway.process.moments import Moments, packed_int, unpacked_int
+from caraway.process.exact_sums import Moments, packed_int, unpacked_int
 
 # ruff: noqa: PLR1730 - these comparisons take most of the time, and a call would take three times as long
 

@@ -10,7 +10,7 @@ from caraway.dataplane.index.records.delivery import Applied, Delivered, Puts, S
 from caraway.dataplane.index.records.removal import known_erasures, note_erasure
 from caraway.dataplane.index.records.versions import VersionFeed
 from caraway.dataplane.index.storage.store import IndexStore
-from caraway.dataplane.index.windows.aggregate_inputs import AggregateInputFeed
+from caraway.dataplane.index.windows.aggregate_feed import AggregateInputFeed
 from caraway.dataplane.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.dataplane.topics.blocks import is_block, parts_of
 from caraway.dataplane.topics.erased_keys import ErasedKeys, Hides, decode_erasure, is_erasure

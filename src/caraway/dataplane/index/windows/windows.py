@@ -18,8 +18,8 @@ from caraway.dataplane.index.storage.intervals import (
     own_windows,
 )
 from caraway.dataplane.index.storage.keys import key_prefix
-from caraway.dataplane.index.windows.changes import last_change
 from caraway.dataplane.index.windows.entries import Contents, Ended, IndexShape, KeyEntries
+from caraway.dataplane.index.windows.last_change import last_change
 from caraway.dataplane.index.windows.lists import ListReader
 from caraway.dataplane.index.windows.range_query import totals_of
 from caraway.errors import InvalidInputError
