@@ -37,8 +37,8 @@ INTERVAL_S = 1.0
 WRITE_TIMEOUT_S = 10.0
 
 
-class Removing(Protocol):
-    """The part that has entries of erased keys (`worker.IndexWorker`, or the shards of a divided index)."""
+class ServerIndexes(Protocol):
+    """The index of a server (`caraway.apps.server.server_index.ServerIndex`)."""
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
         """Return the erased keys of each index: those of which entries may be left, or all others."""
@@ -48,17 +48,9 @@ class Removing(Protocol):
         """Remove the entries of erased keys from an index; return whether all are removed."""
         ...
 
-
-class Purging(Protocol):
-    """The part that has the files of indexes (`caraway.apps.server.server_index.ServerIndex`)."""
-
     def purge(self, gone: set[bytes], stopping: threading.Event) -> bool:
         """Remove the entries of indexes that are gone from files and snapshots; return whether that is done."""
         ...
-
-
-class ServerIndexes(Removing, Purging, Protocol):
-    """The index of a server."""
 
 
 class DeadLetters(Protocol):
