@@ -1,80 +1,53 @@
-"""The index of a server: its database and the threads that fill it."""
+"""The index of a server: its databases, and the right to write rows of aggregates for jobs."""
 
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
-import sqlalchemy as sa
 import structlog
 
-from caraway.apps.server.emitting import LEASE, EmissionRight
+from caraway.apps.server.emitting import EmissionRight
+from caraway.apps.server.index_database import IndexDatabase
+from caraway.apps.server.index_shards import IndexShards
 from caraway.compute.query.model import Reader
-from caraway.dataplane.archive.store.past import Pasts
-from caraway.dataplane.index.feeding.worker import IndexStatus, IndexWorker, left_out
-from caraway.dataplane.index.feeding.writer import NoteArrivals
-from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.feeding.worker import IndexStatus, left_out, merged, spelled
 from caraway.dataplane.index.records.removal import compact
-from caraway.dataplane.index.storage.snapshots import SnapshotKeeper, Snapshots
-from caraway.dataplane.index.storage.store import IndexStore
-from caraway.dataplane.topics.erased_keys import ErasedKeys
+from caraway.dataplane.index.sharding.keys import is_divided
 from caraway.errors import UnavailableError
 from caraway.graph.erase_keys import Erasure
 from caraway.graph.plan.model import IndexPlan
-from caraway.process.settings.settings import Settings
 from caraway.state.blueprints import EMITS
-from caraway.state.ownership.leases import Lease
 
 LOG = structlog.get_logger(__name__)
 
 
 class ServerIndex:
-    """The index of this server."""
+    """The index of this server, over all of its open databases.
+
+    One database has whole indexes. If the server shares its index with others, these are only the indexes whose rows
+    are written for jobs, and each open shard is a further database, with a part of each other index.
+    """
 
     def __init__(
         self,
-        settings: Settings,
-        bootstrap_servers: str,
-        engine: sa.Engine,
-        *,
-        snapshots: Snapshots | None,
-        erased: ErasedKeys,
-        member: str,
-        shared: bool = False,
-        note_arrivals: NoteArrivals | None = None,
+        whole: IndexDatabase,
+        emission: EmissionRight,
+        rows: Reader[IndexPlan, bytes],
+        shards: IndexShards | None = None,
     ) -> None:
-        """Open the database; nothing is followed before `start`.
+        """Take over the open database; nothing is followed before `start`.
 
         Args:
-            settings: The settings of the server.
-            bootstrap_servers: The broker, "host:port".
-            engine: Postgres, which has the lease of the right to write rows of aggregates for jobs.
-            snapshots: The snapshots of the database, None if there are none.
-            erased: The keys that are read as if they had never had a row.
-            member: The name of this server, which stays the same after a restart.
-            shared: True if other processes of this server read the database.
-            note_arrivals: Is called with the arrivals of markers that the index reads
-                (`caraway.dataplane.topics.markers`).
-
-        Raises:
-            ConflictError: Another process has the database open.
-            UnavailableError: The folder can't be used.
+            whole: The database of whole indexes.
+            emission: The right to write rows of aggregates for jobs.
+            rows: Reads the rows of all indexes.
+            shards: The shards of this server; None if the index isn't divided.
         """
-        self._store = IndexStore(
-            settings.data_dir / "index", restore=None if snapshots is None else snapshots.restore, shared=shared
-        )
-        seconds = settings.server.snapshot_seconds
-        self.keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds and snapshots is not None else None
-        self._emission = EmissionRight(Lease(engine=engine, name=LEASE, owner=member), self._store)
-        self._pasts = Pasts(bootstrap_servers, settings.objects_url)
-        self._worker = IndexWorker(
-            bootstrap_servers,
-            self._store,
-            erased,
-            may_emit=self._emission.may_send,
-            past_of=self._pasts,
-            note_arrivals=note_arrivals,
-        )
-        self.rows: Reader[IndexPlan, bytes] = IndexReader(self._store, erased)
+        self.keeper = whole.keeper
+        self.rows = rows
+        self._whole = whole
+        self._emission = emission
+        self._shards = shards
         # The indexes that `follow` was told to fill; None until the server has read the served graphs from Postgres.
         self._plans: Sequence[IndexPlan] | None = None
         self._emitting = False
@@ -82,25 +55,31 @@ class ServerIndex:
 
     def start(self) -> None:
         """Start to follow topics."""
-        self._worker.start()
+        self._whole.worker.start()
+        if self._shards is not None:
+            self._shards.start()
 
     def stop(self) -> None:
-        """Stop following topics, and let other servers emit."""
-        self._worker.stop()
+        """Stop following topics, and let other servers emit and have the shards."""
+        self._whole.worker.stop()
         try:
             self._emission.release()
         except UnavailableError as error:
             LOG.info("another server can write rows of aggregates only after a while", reason=str(error))
+        if self._shards is not None:
+            self._shards.stop()
 
     def close(self) -> None:
-        """Close the database."""
-        self._store.close()
+        """Close the database of whole indexes; `stop` has closed the shards."""
+        self._whole.store.close()
 
     def follow(self, plans: Sequence[IndexPlan]) -> None:
         """Follow the topics of these indexes from now on, and no others."""
         with self._following:
             self._plans = plans
             self._follow()
+        if self._shards is not None:
+            self._shards.follow([plan for plan in plans if is_divided(plan)])
 
     def renew_emission(self) -> None:
         """Renew or claim the right to write rows of aggregates; their topics are followed only with this right.
@@ -117,14 +96,17 @@ class ServerIndex:
                     self._follow()
 
     def _follow(self) -> None:
-        """Follow the indexes of the plans; those that emit rows only while this server has the right."""
-        self._worker.set_plans([plan for plan in self._plans or () if plan.emits is None or self._emitting])
+        """Follow the whole indexes; those that emit rows only while this server has the right."""
+        self._whole.worker.set_plans([plan for plan in self._whole_plans() if plan.emits is None or self._emitting])
 
     def forget(self, gone: set[bytes]) -> None:
         """Remove the entries of indexes that are gone. Raises `UnavailableError` if Postgres doesn't answer."""
-        for asset in self._store.assets() & gone - {plan.asset for plan in self._plans or ()}:
-            self._store.drop(asset)
-            LOG.info("forgot an index", asset=asset.hex())
+        # Entries of divided indexes in the database of whole ones date from the time before `index.shards` was set, and
+        # are removed once the plans are known.
+        outdated = set() if self._shards is None or self._plans is None else self._whole.store.assets()
+        self._whole.drop((gone | outdated) - {plan.asset for plan in self._whole_plans()})
+        if self._shards is not None:
+            self._shards.forget(gone)
 
     def purge(self, gone: set[bytes], stopping: threading.Event) -> bool:
         """Remove the entries of indexes that are gone from the files and snapshots, too; return whether that is done.
@@ -132,25 +114,21 @@ class ServerIndex:
         Callers repeat the call until it is. Raises `UnavailableError` if the database refuses.
         """
         self.forget(gone)
-        if not all(compact(store, asset, stopping) for store in self._stores() for asset in sorted(gone)):
+        databases = self._databases()
+        if not all(compact(database.store, asset, stopping) for database in databases for asset in sorted(gone)):
             return False
         # A list, so that all keepers are asked at once: `all` would stop at the first one that hasn't taken its
         # snapshot yet.
-        renewed = [keeper.renew(frozenset(gone)) for keeper in self._keepers()]
+        keepers = [database.keeper for database in databases if database.keeper is not None]
+        renewed = [keeper.renew(frozenset(gone)) for keeper in keepers]
         return all(renewed)
-
-    def _stores(self) -> list[IndexStore]:
-        """Return the open databases of this server."""
-        return [self._store]
-
-    def _keepers(self) -> list[SnapshotKeeper]:
-        """Return the keepers of the snapshots of these databases."""
-        return [] if self.keeper is None else [self.keeper]
 
     def lag(self, asset: str) -> str:
         """Return the reason why an index hasn't caught up with its topic, "" if it has."""
         name = asset.partition(EMITS)[0]
-        for status in self._worker.positions():
+        if self._shards is not None and self._shards.have(bytes.fromhex(name)):
+            return self._shards.lag(name)
+        for status in self._whole.worker.positions():
             if status.asset == name:
                 if status.following and status.lag == 0:
                     return ""
@@ -159,39 +137,75 @@ class ServerIndex:
 
     def status(self) -> dict[str, object]:
         """Return the state of the index, as plain values."""
-        return self._worker.status()
+        databases = self._databases()
+        return {
+            "alive": all(database.worker.is_alive() for database in databases),
+            "bytes_on_disk": sum(database.store.size_bytes() for database in databases),
+            **({} if self._shards is None else {"shards": self._shards.status()}),
+            "indexes": [spelled(status) for status in self.positions()],
+        }
 
     def positions(self) -> list[IndexStatus]:
         """Return how far each index of this server is."""
-        return self._worker.positions()
+        return merged([status for database in self._databases() for status in database.worker.positions()])
 
     def advance_clock(self, asset: bytes, time_us: int, goal: Mapping[int, int]) -> "list[Future[bool]]":
         """Close the windows of an index by the clock, in each of its parts here; see `IndexWorker.advance_clock`."""
-        return [self._worker.advance_clock(asset, time_us, goal)]
+        return [database.worker.advance_clock(asset, time_us, goal) for database in self._databases_of(asset)]
 
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
         """Remove superseded versions of an index; see `IndexWorker.expire`."""
-        return self._worker.expire(asset, horizon_us, stopping)
+        return sum(database.worker.expire(asset, horizon_us, stopping) for database in self._databases_of(asset))
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
         """Return the erased keys of each index: those of which entries may be left here, or all others."""
-        return self._worker.erasures(pending=pending)
+        found = self._erasures(pending=pending)
+        # A key may be removed from one shard and not from another. Such keys are read after the removed ones, so that a
+        # key whose erasure arrives between the two reads doesn't count as removed.
+        left = {} if pending else self._erasures(pending=True)
+        return [
+            (plan, [erasure for erasure in erasures if erasure not in left.get(asset, (plan, {}))[1]])
+            for asset, (plan, erasures) in found.items()
+        ]
+
+    def _erasures(self, *, pending: bool) -> dict[bytes, tuple[IndexPlan, dict[Erasure, None]]]:
+        """Return the erased keys of each index, merged over all databases."""
+        found: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
+        for database in self._databases():
+            for plan, erasures in database.worker.erasures(pending=pending):
+                found.setdefault(plan.asset, (plan, {}))[1].update(dict.fromkeys(erasures))
+        return found
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         """Remove the entries of erased keys from an index; see `IndexWorker.remove_erased`."""
-        return self._worker.remove_erased(plan, stopping)
+        # A list, so that all shards are tried: one that is still catching up, and therefore removes nothing, doesn't
+        # keep the entries of erased keys in the others.
+        removed = [database.worker.remove_erased(plan, stopping) for database in self._databases_of(plan.asset)]
+        return all(removed)
 
     def warning(self) -> str:
         """Return that indexes lack records of their topics, or topics records of theirs, and the remedy; "" if not."""
-        return "; ".join(filter(None, [left_out(self.positions()), *self._lost()]))
+        lost = [text for database in self._databases() for text in database.worker.lost()]
+        return "; ".join(filter(None, [left_out(self.positions()), *lost]))
 
     def lost_topics(self) -> list[str]:
         """Return the topics that lacked records which an index had read, since the start."""
-        return self._worker.lost_topics()
-
-    def _lost(self) -> list[str]:
-        return self._worker.lost()
+        return [topic for database in self._databases() for topic in database.worker.lost_topics()]
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""
-        return self._worker.problem()
+        return self._whole.worker.problem() or (None if self._shards is None else self._shards.problem())
+
+    def _whole_plans(self) -> list[IndexPlan]:
+        """Return the indexes that aren't divided."""
+        return [plan for plan in self._plans or () if self._shards is None or not is_divided(plan)]
+
+    def _databases(self) -> list[IndexDatabase]:
+        """Return all open databases."""
+        return [*([] if self._shards is None else self._shards.databases()), self._whole]
+
+    def _databases_of(self, asset: bytes) -> list[IndexDatabase]:
+        """Return the open databases that have a part of an index."""
+        if self._shards is not None and self._shards.have(asset):
+            return self._shards.databases()
+        return [self._whole]

@@ -21,7 +21,7 @@ from caraway.apps.server.deployment import (
     Status,
     Topics,
 )
-from caraway.apps.server.divided_server_index import DividedServerIndex
+from caraway.apps.server.emitting import LEASE, EmissionRight
 from caraway.apps.server.erasure.eraser import Eraser
 from caraway.apps.server.erasure.recomputing import Recomputing
 from caraway.apps.server.expiry import Expiry
@@ -30,6 +30,8 @@ from caraway.apps.server.foundation import Definitions, Foundation, foundation_o
 from caraway.apps.server.freshness.arrivals import Arrivals
 from caraway.apps.server.freshness.freshness import FreshnessWatch
 from caraway.apps.server.health import Health, KafkaCheck, KnownLosses
+from caraway.apps.server.index_database import IndexDatabase
+from caraway.apps.server.index_shards import IndexShards
 from caraway.apps.server.lags import Lags
 from caraway.apps.server.monitoring import PROGRAM as MONITORING
 from caraway.apps.server.monitoring import MonitoringRunner, QualityNews, ServedNews, WatchNews
@@ -47,7 +49,11 @@ from caraway.compute.extractors.worker import TARGET
 from caraway.dataplane.addresses.limits import limits_of
 from caraway.dataplane.archive.reports import ArchiveReports
 from caraway.dataplane.archive.served_log import CLOSE_S, ServedLog
-from caraway.dataplane.index.storage.snapshots import Snapshots
+from caraway.dataplane.archive.store.past import Pasts
+from caraway.dataplane.index.feeding.worker import IndexWorker
+from caraway.dataplane.index.reader import IndexReader
+from caraway.dataplane.index.storage.snapshots import SnapshotKeeper, Snapshots
+from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.ingest.backpressure import Backpressure, Bounds
 from caraway.dataplane.ingest.erased_letters import LetterErasure
 from caraway.dataplane.ingest.intake_process import IntakeProcess
@@ -76,6 +82,7 @@ from caraway.state.erasures import ErasureLog
 from caraway.state.ledger import Ledger
 from caraway.state.listening import Listener
 from caraway.state.losses import Losses
+from caraway.state.ownership.leases import Lease
 from caraway.state.plans import Needed
 from caraway.state.profiles import ProfileStore, Subject
 from caraway.state.replays import Replays
@@ -295,19 +302,30 @@ def _front_parts(
 
 
 def _index(base: Foundation, arrivals: Arrivals, *, is_shared: bool) -> ServerIndex:
-    settings = base.settings
-    if settings.index.shards is None:
-        return ServerIndex(
-            settings,
-            base.servers,
-            base.engine,
-            snapshots=Snapshots(base.objects),
-            erased=base.erased,
-            member=base.member,
-            shared=is_shared,
-            note_arrivals=arrivals.note,
-        )
-    return DividedServerIndex(
+    settings, count = base.settings, base.settings.index.shards
+    # If the index is divided, this database has only the indexes that write rows of aggregates to a topic for jobs.
+    # Such indexes aren't restored from snapshots, because a snapshot doesn't know which rows were written after it, but
+    # built anew from their topic.
+    snapshots = Snapshots(base.objects) if count is None else None
+    restore = None if snapshots is None else snapshots.restore
+    store = IndexStore(settings.data_dir / "index", restore=restore, shared=is_shared)
+    emission = EmissionRight(Lease(engine=base.engine, name=LEASE, owner=base.member), store)
+    worker = IndexWorker(
+        base.servers,
+        store,
+        base.erased,
+        may_emit=emission.may_send,
+        past_of=Pasts(base.servers, settings.objects_url),
+        note_arrivals=arrivals.note if count is None else None,
+    )
+    seconds = settings.server.snapshot_seconds
+    keeper = SnapshotKeeper(snapshots, store, seconds) if seconds and snapshots is not None else None
+    whole = IndexDatabase(store=store, worker=worker, keeper=keeper)
+    if count is None:
+        return ServerIndex(whole, emission, IndexReader(store, base.erased))
+    # Only one process at a time can open the database, so it is opened before the shards' port: a second server with
+    # this data folder is told that reason, and not that the port is in use.
+    shards = IndexShards(
         settings,
         base.servers,
         base.engine,
@@ -315,8 +333,9 @@ def _index(base: Foundation, arrivals: Arrivals, *, is_shared: bool) -> ServerIn
         erased=base.erased,
         member=base.member,
         keyring=base.keyring,
-        shards=settings.index.shards,
+        count=count,
     )
+    return ServerIndex(whole, emission, shards.rows, shards)
 
 
 def _topics(base: Foundation) -> Topics:
