@@ -177,7 +177,7 @@ def test_a_record_that_cannot_be_read_or_applied_becomes_a_dead_letter(
         statuses = worker.positions()
         assert {s.asset: s.refused for s in statuses} == {PLANS[0].asset.hex(): 1, PLANS[1].asset.hex(): 2}
         assert "dead letters tell" in left_out(statuses)
-        assert worker.status()["alive"] is True
+        assert worker.is_alive()
         flow.check(reader)
     letters = [letter for found in every(kafka) for letter in found if letter.body.get("topic") == topic]
     # Both indexes left out the first record, of which there is one letter or two equal ones, as Kafka compacts later.

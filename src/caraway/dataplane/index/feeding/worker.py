@@ -268,10 +268,15 @@ class IndexWorker:
         Raises `UnavailableError` if the database can't be read.
         """
         plans = [s.plan for s in self._subscriptions.values() if s.plan.emits is None]
-        waiting = [(plan, known_erasures(self._store, plan.asset, pending=True)) for plan in plans]
         if pending:
-            return waiting
-        return [(plan, [e for e in known_erasures(self._store, plan.asset) if e not in left]) for plan, left in waiting]
+            return [(plan, known_erasures(self._store, plan.asset, pending=True)) for plan in plans]
+        found = []
+        for plan in plans:
+            known = known_erasures(self._store, plan.asset)
+            # These are read last, so that an erasure that comes between the two reads doesn't count as removed.
+            left = known_erasures(self._store, plan.asset, pending=True)
+            found.append((plan, [erasure for erasure in known if erasure not in left]))
+        return found
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         """Remove the entries of erased keys, also from the files; return True if everything is removed.
@@ -324,14 +329,6 @@ class IndexWorker:
         unknown: Future[bool] = Future()
         unknown.set_result(False)
         return unknown
-
-    def status(self) -> dict[str, object]:
-        """Return the state of all indexes, as plain values."""
-        return {
-            "alive": self.is_alive(),
-            "bytes_on_disk": self._store.size_bytes(),
-            "indexes": [spelled(index) for index in self.positions()],
-        }
 
     def positions(self) -> list[IndexStatus]:
         """Return the progress of each index."""
