@@ -7,7 +7,9 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from caraway.apps.server.console import figures
+from caraway.process import figures
+from caraway.process.observations import monitoring, operating
+from caraway.process.observations.observation import text_of
 
 STATIC = files("caraway.apps.server.console") / "static"
 
@@ -32,7 +34,9 @@ def _environment() -> Environment:
         "ago": figures.ago,
         "instant": figures.instant,
         "marked": marked,
+        "text_of": text_of,
     }
+    environment.globals |= {"monitoring": monitoring, "operating": operating}
     return environment
 
 

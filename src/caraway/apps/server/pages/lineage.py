@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from caraway.apps.server.console.catalogue import Catalogue, Kind
-from caraway.apps.server.console.figures import seconds
 from caraway.apps.server.console.picture import picture_of, whole_picture_of
 from caraway.apps.server.console.problems import problems_of
 from caraway.apps.server.http.messages import HttpResponse, Request
@@ -14,6 +13,7 @@ from caraway.apps.server.pages.parameters import given, whole
 from caraway.compute.query.catalog import meant
 from caraway.errors import UnknownEntityError
 from caraway.graph.trees import reached
+from caraway.process.figures import seconds
 
 # The steps from the entity that are drawn, and the most that may be asked for.
 DEPTH, MAX_DEPTH = 2, 6

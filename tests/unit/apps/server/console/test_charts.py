@@ -26,9 +26,9 @@ from caraway.apps.server.console.charts import (
     spread_of,
 )
 from caraway.apps.server.console.explanations import shortened
-from caraway.apps.server.console.figures import share
 from caraway.compute.profiles.tables import profiled
 from caraway.compute.why.showing import Line
+from caraway.process.figures import share
 from tests.effort import examples
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 # Durations are told in the two largest units that they have.
 UNITS: Sequence[tuple[str, int]] = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB")
 UNKNOWN = "–"
 
 
@@ -89,3 +90,18 @@ def ago(value: datetime | str | float | None, now: datetime) -> str:
     """Return how long ago an instant was, and a dash for None."""
     found = instant(value)
     return UNKNOWN if found is None else f"{duration((now - found).total_seconds())} ago"
+
+
+def cut(text: str, characters: int) -> str:
+    """Return a text whole, or its beginning with an ellipsis if it has more characters."""
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+def size(value: float | None) -> str:
+    """Return a number of bytes, and a dash for None."""
+    if value is None:
+        return UNKNOWN
+    left, unit = float(value), 0
+    while left >= 1024 and unit < len(SIZES) - 1:
+        left, unit = left / 1024, unit + 1
+    return f"{left:.0f} {SIZES[unit]}" if unit == 0 or left >= 100 else f"{left:.1f} {SIZES[unit]}"
