@@ -4,6 +4,8 @@ from typing import Any
 
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
+from caraway.process.observations.observation import rows_of
+from caraway.process.observations.operating import ARCHIVE
 
 # The rows of the table.
 LISTED = 200
@@ -11,6 +13,5 @@ LISTED = 200
 
 async def archive(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """Return the page with the tables of the archive, those that are behind most first."""
-    found = (await context.ask(request, "archive"))["tables"]
-    found.sort(key=lambda table: (-(table["messages"] or 0), table["dataset"]))
+    found = rows_of(ARCHIVE, await context.ask(request, "archive"))
     return context.page(request, "archive.html", tables=found[:LISTED], found=len(found))

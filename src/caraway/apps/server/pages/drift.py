@@ -7,6 +7,8 @@ from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
 from caraway.errors import InvalidInputError
 from caraway.offline.monitoring.drift.reports import Against
+from caraway.process.observations.monitoring import DRIFT, PROFILES
+from caraway.process.observations.observation import rows_of
 
 # The findings of the list, and the features, and the fields of a dataset, of a comparison that are shown.
 FINDINGS, FEATURES, FIELDS = 200, 100, 50
@@ -50,7 +52,7 @@ async def drift(context: PageContext, request: Request[Any, Any]) -> HttpRespons
             shown=FEATURES,
         )
     answer = await context.ask(request, "drift", feature=name, hours=hours, reference=reference or None)
-    features = sorted(answer["features"], key=lambda one: (not one["drifted"], one["feature"]))
+    features = rows_of(DRIFT, answer)
     return context.page(
         request,
         "drift_feature.html",
@@ -71,7 +73,7 @@ async def _of_dataset(
 ) -> HttpResponse:
     reference = reference or Against.DAY.value
     answer = await context.ask(request, "dataset_drift", name, hours=hours, reference=reference)
-    fields = sorted(answer["fields"], key=lambda one: (not one["drifted"], one["field"]))
+    fields = rows_of(PROFILES, answer)
     return context.page(
         request,
         "drift_dataset.html",

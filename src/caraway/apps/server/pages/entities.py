@@ -12,6 +12,7 @@ from caraway.apps.server.handlers.dataset_drift import FieldProfile, summary_of
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.lags import pace_of
 from caraway.apps.server.pages.context import PageContext
+from caraway.apps.server.pages.overview import wanted_jobs
 from caraway.apps.server.pages.parameters import given
 from caraway.apps.server.pages.session import form_of
 from caraway.apps.server.rates import extractions_of, rows_of
@@ -65,7 +66,7 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
             ("Lag of its index", lag, "s"),
             ("Rows from its sources", line_of(lags.traffic.of(rows_of(name))), " a second"),
         ],
-        jobs=[job for job in status["jobs"] if job["dataset"] == name and job["desired"] == "running"],
+        jobs=wanted_jobs(status, {name}),
         ages=await _ages(context, request, {name}),
         topics=[topic.name for topic in served.plan.topics if topic.dataset == name],
         above=catalogue.above.get(node, ()),

@@ -14,7 +14,4 @@ async def jobs(context: PageContext, request: Request[Any, Any]) -> HttpResponse
     """Return the page with the streaming jobs of a branch, those that don't run first, and the engines."""
     status = await context.ask(request, "status")
     found = wanted_jobs(status, context.catalogue(request).datasets)
-    found.sort(
-        key=lambda job: (job["state"] == "running", -(job["progress"].get("lag_seconds") or 0.0), job["dataset"])
-    )
     return context.page(request, "jobs.html", jobs=found[:LISTED], found=len(found), engines=status["engines"])

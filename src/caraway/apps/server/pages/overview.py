@@ -2,18 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client import REGISTRY
 
 from caraway.apps.server.console.catalogue import Kind
 from caraway.apps.server.console.charts import Line, line_of
+from caraway.apps.server.console.problems import SILENT
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.lags import WORST, Lags
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
 from caraway.apps.server.rates import ERRORS, MEAN, QUERIES, ROWS, SLOWEST
 from caraway.errors import InvalidInputError
+from caraway.process.figures import instant
+from caraway.process.observations.observation import Row, rows_of
+from caraway.process.observations.operating import JOBS
 
 # The rows of a page of the catalog, and of a list on the overview.
 PER_PAGE, LISTED = 50, 15
@@ -108,11 +113,17 @@ def kind_of(text: str) -> Kind | None:
         raise InvalidInputError(f"there is no kind {text[:40]!r}; kinds: {', '.join(Kind)}") from None
 
 
-def wanted_jobs(status: Any, datasets: Iterable[str]) -> list[Any]:
+def wanted_jobs(status: Any, datasets: Iterable[str]) -> list[Row]:
     """Return the jobs of a status that must run for some datasets, those that don't run first."""
-    seen = frozenset(datasets)
-    found = [job for job in status["jobs"] if job["desired"] == "running" and job["dataset"] in seen]
-    return sorted(found, key=lambda job: (job["state"] == "running", job["dataset"], job["pipeline"]))
+    seen, now = frozenset(datasets), datetime.now(UTC)
+    wanted = [job for job in status["jobs"] if job["desired"] == "running" and job["dataset"] in seen]
+    return rows_of(JOBS, {"jobs": [_reported(job, now) for job in wanted]})
+
+
+def _reported(job: Row, now: datetime) -> Row:
+    """Return a job with the state that its engine has reported lately."""
+    at = instant(job["updated_at"])
+    return job if at is not None and now - at <= SILENT else {**job, "state": "not reported"}
 
 
 def calls() -> Sequence[Calls]:

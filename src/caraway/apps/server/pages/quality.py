@@ -6,6 +6,8 @@ from caraway.apps.server.console.charts import chart_of
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
+from caraway.process.observations.monitoring import EXPECTATIONS
+from caraway.process.observations.observation import rows_of
 
 # The rows of the list, and the expectations of a dataset's page, which each have a chart and a table.
 ROWS, SECTIONS = 100, 20
@@ -13,9 +15,6 @@ ROWS, SECTIONS = 100, 20
 HOURS, OFFERED, MAX_HOURS = 72, (24, 72, 168, 720), 24 * 366
 # The rows that failed of each expectation, the most characters of a value, and the rows of a table of counts.
 SAMPLES, LONGEST, COUNTED = 5, 80, 24
-ORDER = {"violated": 0, "ok": 1, "no_data": 2}
-# The statuses as people read them.
-WORDS = {"violated": "violated", "ok": "as expected", "no_data": "no rows yet"}
 
 
 async def quality(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
@@ -23,15 +22,13 @@ async def quality(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     name, page = given(request, "dataset"), whole(request, "page", 1, 1_000_000)
     if name:
         return await _dataset(context, request, name, page)
-    found = (await context.ask(request, "expectations", brief="true"))["expectations"]
-    found.sort(key=lambda one: (ORDER[one["status"]], one["dataset"]))
+    found = rows_of(EXPECTATIONS, await context.ask(request, "expectations", brief="true"))
     return context.page(
         request,
         "quality.html",
         expectations=found[(page - 1) * ROWS : page * ROWS],
         found=len(found),
         violated=sum(one["status"] == "violated" for one in found),
-        words=WORDS,
         number=page,
         pages=max(1, -(-len(found) // ROWS)),
     )
@@ -40,8 +37,7 @@ async def quality(context: PageContext, request: Request[Any, Any]) -> HttpRespo
 async def _dataset(context: PageContext, request: Request[Any, Any], name: str, page: int) -> HttpResponse:
     hours = whole(request, "hours", HOURS, MAX_HOURS)
     answer = await context.ask(request, "expectations", dataset=name, hours=hours, samples=SAMPLES)
-    found = answer["expectations"]
-    found.sort(key=lambda one: ORDER[one["status"]])
+    found = rows_of(EXPECTATIONS, answer)
     shown = [
         (one, chart_of(one["series"], one["mostly"]), *_samples(one["samples"]))
         for one in found[(page - 1) * SECTIONS : page * SECTIONS]
@@ -54,7 +50,6 @@ async def _dataset(context: PageContext, request: Request[Any, Any], name: str, 
         offered=OFFERED,
         counted=COUNTED,
         expectations=shown,
-        words=WORDS,
         number=page,
         pages=max(1, -(-len(found) // SECTIONS)),
     )

@@ -5,6 +5,8 @@ from typing import Any
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
+from caraway.process.observations.monitoring import SKEW
+from caraway.process.observations.observation import rows_of
 
 # The features of the table, and the values that are shown of one feature.
 LISTED, SAMPLES = 200, 50
@@ -16,8 +18,7 @@ async def skew(context: PageContext, request: Request[Any, Any]) -> HttpResponse
     """Return the page with the features that were served otherwise than they are when computed again."""
     hours, feature = whole(request, "hours", HOURS, MAX_HOURS), given(request, "feature")
     answer = await context.ask(request, "skew", hours=hours, samples=SAMPLES, feature=feature or None)
-    found = answer["features"]
-    found.sort(key=lambda one: (-(one["mismatched"] / one["checked"] if one["checked"] else 0.0), one["feature"]))
+    found = rows_of(SKEW, answer)
     return context.page(
         request,
         "skew.html",
