@@ -4,12 +4,12 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from caraway.apps.cli.database import DatabaseOptions, opened
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import out, plain_table
+from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import JsonOption, show_json
+from caraway.process.observations.operating import AUDIT
 from caraway.state.audit import AuditLog
 
 
@@ -22,14 +22,9 @@ def audit(
     """Show the newest changes and refusals, with who it was."""
     with opened(database) as engine:
         records = AuditLog(engine).newest(limit)
+        lines = [{"at": r.at, **asdict(r.act), "outcome": r.outcome, "times": r.times} for r in records]
         if as_json:
-            lines = [{"at": r.at, **asdict(r.act), "outcome": r.outcome, "times": r.times} for r in records]
             show_json({"audit": lines})
             return
-        table = plain_table("at", "account", "token", "action", "branch", "outcome", "times", "")
-        for record in records:
-            act = record.act
-            cells = [act.account or "anybody", act.token_id, act.action, act.branch, record.outcome, str(record.times)]
-            # Details come from requests, also from refused ones, so their markup is escaped.
-            table.add_row(f"{record.at:%Y-%m-%d %H:%M:%S}", *map(escape, (*cells, act.detail)))
-        out.print(table)
+        rows = [{**line, "number": r.number, "token": r.act.token_id} for line, r in zip(lines, records, strict=True)]
+        out.print(table_of(AUDIT, rows))

@@ -12,13 +12,14 @@ from rich.text import Text
 
 from caraway.apps.cli.explain import EnvOption, ModuleArgument, StackBranchOption, graph_of
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import out, plain_table, print_bytes
+from caraway.apps.cli.output import out, plain_table
 from caraway.apps.cli.remote import JsonOption
 from caraway.apps.cli.server_options import DataOption
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.capacity import Capacity, Load
 from caraway.graph.plan.capacity import capacity as capacity_of
 from caraway.graph.plan.planner import plan_graph
+from caraway.process.figures import size
 from caraway.process.settings.settings import load_settings
 from caraway.state.model import MAIN
 
@@ -96,8 +97,8 @@ def picture(found: Capacity) -> RenderableType:
     """Return what a plan needs as tables."""
     parts = plain_table("part", "records/s", "cores", "disk", "")
     for part in found.parts:
-        parts.add_row(part.name, f"{part.rate:,.0f}", f"{part.cores:,.2f}", print_bytes(part.bytes or None), part.note)
-    parts.add_row("all", "", f"{found.cores:,.2f}", print_bytes(found.bytes or None), "", style="bold")
+        parts.add_row(part.name, f"{part.rate:,.0f}", f"{part.cores:,.2f}", size(part.bytes or None), part.note)
+    parts.add_row("all", "", f"{found.cores:,.2f}", size(found.bytes or None), "", style="bold")
     shards = plain_table("shards", "busiest index thread", "takes at most")
     for one in found.shards:
         times = "any rate" if math.isinf(one.times) else f"{one.times:,.2f} x these rates"

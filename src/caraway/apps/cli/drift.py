@@ -1,6 +1,6 @@
 """`caraway drift`: how served features compare with a training set or earlier ones, and datasets with earlier rows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -9,12 +9,11 @@ import typer
 from rich.markup import escape
 
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import cut, out, plain_table
+from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.errors import InvalidInputError
-
-# The most characters of the frequent values of a field.
-MAX_TOP = 60
+from caraway.process.observations import monitoring
+from caraway.process.observations.observation import Observation, rows_of, without
 
 
 class Reference(StrEnum):
@@ -64,11 +63,8 @@ def drift(
             soft_wrap=True,
         )
         return
-    out.print(_features(answer["features"]))
-    shown = [found for found in answer["features"] if every or found["drifted"]]
-    if shown:
-        out.print()
-        out.print(_distances(shown, every=every))
+    out.print(table_of(monitoring.DRIFT, rows_of(monitoring.DRIFT, answer)))
+    _show_distances(monitoring.FEATURE_DISTANCES, answer, every=every)
 
 
 def _of_dataset(
@@ -82,59 +78,14 @@ def _of_dataset(
     if not answer["fields"]:
         out.print(f"No rows of {escape(dataset)} have been profiled yet.", soft_wrap=True)
         return
-    fields = [{**found, "feature": found["field"], "rows": found["profile"]["rows"]} for found in answer["fields"]]
-    out.print(_profiles(fields))
+    out.print(table_of(without(monitoring.PROFILES, "finding"), rows_of(monitoring.PROFILES, answer)))
     out.print()
-    out.print(_features(fields, "field"))
-    shown = [found for found in fields if every or found["drifted"]]
-    if any(found["distances"] for found in shown):
+    out.print(table_of(monitoring.FIELD_DRIFT, rows_of(monitoring.FIELD_DRIFT, answer)))
+    _show_distances(monitoring.FIELD_DISTANCES, answer, every=every)
+
+
+def _show_distances(observation: Observation, answer: Mapping[str, Any], *, every: bool) -> None:
+    shown = [row for row in rows_of(observation, answer) if every or row["drifted"]]
+    if shown:
         out.print()
-        out.print(_distances(shown, "field", every=every))
-
-
-def _profiles(fields: Iterable[Mapping[str, Any]]) -> Any:
-    table = plain_table("field", "kind")
-    for heading in ("missing", "distinct", "mean", "least", "median", "greatest"):
-        table.add_column(heading, justify="right")
-    table.add_column("most frequent")
-    for found in fields:
-        profile = found["profile"]
-        table.add_row(
-            escape(found["field"]),
-            profile["kind"],
-            f"{profile['nulls'] + profile['nans']:,}",
-            f"{profile['distinct']:,}",
-            *map(_number, (profile["mean"], profile["least"], profile["quantiles"].get("50%"), profile["greatest"])),
-            escape(cut(", ".join(f"{one['value']} ({one['rows']:,})" for one in profile["top"][:3]), MAX_TOP)),
-        )
-    return table
-
-
-def _number(value: float | str | None) -> str:
-    return "" if value is None else value if isinstance(value, str) else f"{value:.4g}"
-
-
-def _features(features: Iterable[Mapping[str, Any]], kind: str = "feature") -> Any:
-    table = plain_table(kind, "state")
-    table.add_column("rows", justify="right")
-    table.add_column("reference")
-    table.add_column("its rows", justify="right")
-    for found in sorted(features, key=lambda found: (not found["drifted"], found["feature"])):
-        state = "no reference" if found["reference"] is None else "drifted" if found["drifted"] else "as before"
-        rows = f"{found['reference_rows']:,}" if found["reference"] else ""
-        table.add_row(escape(found["feature"]), state, f"{found['rows']:,}", found["reference"] or "", rows)
-    return table
-
-
-def _distances(features: Iterable[Mapping[str, Any]], kind: str = "feature", *, every: bool) -> Any:
-    table = plain_table(kind, "distance")
-    for heading in ("value", "at least", "threshold"):
-        table.add_column(heading, justify="right")
-    table.add_column("change")
-    for found in features:
-        for distance in found["distances"]:
-            if every or distance["drifted"]:
-                threshold = "never" if distance["threshold"] is None else f"{distance['threshold']:g}"
-                cells = f"{distance['value']:.3g}", f"{distance['at_least']:.3g}", threshold
-                table.add_row(escape(found["feature"]), distance["distance"], *cells, escape(distance["note"]))
-    return table
+        out.print(table_of(observation, shown))

@@ -9,11 +9,12 @@ import typer
 from rich.markup import escape
 
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import cut, out, plain_table
+from caraway.apps.cli.output import out, plain_table
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.dtypes.durations import print_duration
 from caraway.errors import UnknownEntityError
 from caraway.graph.trees import following, steps_from
+from caraway.process.figures import cut
 
 # The most characters of a value in a table.
 MAX_VALUE = 60

@@ -4,20 +4,15 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import out, plain_table
+from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import ServerOptions, ask
 from caraway.apps.stack.folder import DataFolder
-from caraway.apps.stack.report import JobProgress, JobReport, report_job, report_stack
-from caraway.process.estimates import duration
+from caraway.apps.stack.report import report_job, report_stack
+from caraway.process.observations.observation import without
+from caraway.process.observations.operating import JOBS
 from caraway.process.settings.settings import load_settings
-
-COLOURS = {"running": "green", "failing": "red"}
-# The phases in which a job reads its history.
-HISTORY = {"archive", "backfill"}
 
 
 @command
@@ -40,47 +35,11 @@ def jobs(
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
     elif found:
-        out.print(job_table(found))
+        rows = [{**job, "progress": {**job["progress"], "engine": job["engine"]}} for job in msgspec.to_builtins(found)]
+        out.print(table_of(without(JOBS, "job", "reported"), rows))
         for job in found:
             if job.error:
                 out.print(f"{job.id}: {job.error}", markup=False, soft_wrap=True)
     else:
         out.print(f"There are no jobs {place}.", markup=False, soft_wrap=True)
     raise typer.Exit(0 if all(job.state == "running" for job in found) else 1)
-
-
-def job_table(found: tuple[JobReport, ...]) -> Table:
-    """Return a table of the jobs."""
-    table = plain_table("job", "state", "mode", "doing")
-    for heading in ("lag", "behind", "rows/s", "state", "checkpoint", "dead letters", "starts"):
-        table.add_column(heading, justify="right")
-    table.add_column("engine")
-    for job in found:
-        progress = job.progress
-        table.add_row(
-            job.id,
-            Text(job.state, style=COLOURS.get(job.state, "yellow")),
-            job.mode,
-            _doing(progress),
-            _number(progress.lag_records),
-            "" if progress.lag_seconds is None else f"{progress.lag_seconds:.0f} s",
-            _number(progress.rows_per_second),
-            "" if progress.state_bytes is None else f"{progress.state_bytes / 1e6:.1f} MB",
-            "" if progress.checkpoint_ms is None else f"{progress.checkpoint_ms:.0f} ms",
-            _number(progress.dead_letters),
-            str(job.attempts),
-            job.engine,
-        )
-    return table
-
-
-def _doing(progress: JobProgress) -> str:
-    """Return the phase of a job, with the time that is left if it reads its history."""
-    lag, rate = progress.lag_records, progress.rows_per_second
-    if progress.phase not in HISTORY or not lag or not rate:
-        return progress.phase
-    return f"{progress.phase}, {duration(lag / rate)} left"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}"

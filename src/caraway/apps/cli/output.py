@@ -1,42 +1,44 @@
 """The consoles to which commands print, their tables, and the printing of errors."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import typer
-from rich.console import Console
+from rich.console import Console, OverflowMethod
 from rich.table import Table
 from rich.text import Text
 
 from caraway.errors import CarawayError
+from caraway.process.figures import UNKNOWN
+from caraway.process.observations.observation import Observation, Row, text_of
 
 # The characters of a line of output that goes into a file or a pipe, where no terminal limits the width.
 WIDE = 160
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+# The colours of cells by their tones.
+COLOURS = {"bad": "red", "good": "green", "waits": "yellow", "": ""}
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
 
 
-def cut(text: str, characters: int) -> str:
-    """Return a text for a table: whole, or its first `characters` with an ellipsis."""
-    return text if len(text) <= characters else f"{text[:characters]}…"
-
-
-def print_bytes(found: float | None) -> str:
-    """Return a number of bytes for people; nothing if it isn't known."""
-    if found is None:
-        return ""
-    value, unit = float(found), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {_UNITS[unit]}"
-
-
 def plain_table(*headings: str) -> Table:
     """Return an empty table with a heading for each column, in the style of all commands."""
     return Table(*headings, box=None, pad_edge=False, header_style="dim")
+
+
+def table_of(observation: Observation, rows: Iterable[Row]) -> Table:
+    """Return rows of an observation as a table; times are those of this machine's zone, and unknown cells are empty."""
+    table, now = plain_table(), datetime.now(UTC)
+    for column in observation.columns:
+        # Identifiers are shown whole, so that they can be copied.
+        overflow: OverflowMethod = "fold" if column.is_code else "ellipsis"
+        table.add_column(column.name, justify="right" if column.is_figure else "left", overflow=overflow)
+    for row in rows:
+        cells = ((text_of(column, row, zone=None, now=now), column.tone(row)) for column in observation.columns)
+        table.add_row(*(Text("" if text == UNKNOWN else text, style=COLOURS[tone]) for text, tone in cells))
+    return table
 
 
 @contextmanager

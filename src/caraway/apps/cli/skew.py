@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import cut, out, plain_table
+from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.process.observations.monitoring import SKEW, SKEW_SAMPLES
+from caraway.process.observations.observation import rows_of
 
 # The meaning of each reason, and the remedy.
 REASONS: Mapping[str, str] = {
@@ -23,7 +23,6 @@ REASONS: Mapping[str, str] = {
     "too much history": "the records of a dataset need more memory than skew.memory_mb",
     "recomputation failed": "the features of the row can't be computed again; the sample has the error",
 }
-MAX_VALUE = 60
 
 
 @command
@@ -51,38 +50,11 @@ def skew(
             soft_wrap=True,
         )
         return
-    out.print(_features(answer["features"]))
+    out.print(table_of(SKEW, rows_of(SKEW, answer)))
     if answer["samples"]:
         out.print()
-        out.print(_samples(answer["samples"]))
+        out.print(table_of(SKEW_SAMPLES, answer["samples"]))
     _explain(answer["features"])
-
-
-def _features(features: Iterable[Mapping[str, Any]]) -> Any:
-    table = plain_table("feature", "commit")
-    for heading in ("checked", "differ", "share"):
-        table.add_column(heading, justify="right")
-    table.add_column("reasons")
-    table.add_column("not checked")
-    for found in sorted(features, key=lambda found: (-_share(found), found["feature"])):
-        table.add_row(
-            escape(found["feature"]),
-            found["commit"][:12] + ("" if found["served_now"] else " (former)"),
-            f"{found['checked']:,}",
-            f"{found['mismatched']:,}",
-            f"{_share(found):.2%}" if found["checked"] else "",
-            _counted(found["reasons"]),
-            _counted(found["unchecked"]),
-        )
-    return table
-
-
-def _samples(samples: Iterable[Mapping[str, Any]]) -> Any:
-    table = plain_table("as of", "feature", "served", "recomputed", "reason")
-    for found in samples:
-        values = (cut(found[value], MAX_VALUE) for value in ("served", "recomputed"))
-        table.add_row(_time(found["at"]), *map(escape, (found["feature"], *values, found["reason"])))
-    return table
 
 
 def _explain(features: Iterable[Mapping[str, Any]]) -> None:
@@ -95,15 +67,3 @@ def _explain(features: Iterable[Mapping[str, Any]]) -> None:
     for reason, told in REASONS.items():
         if totals[reason]:
             out.print(f"{reason}: {told}", markup=False, soft_wrap=True)
-
-
-def _share(found: Mapping[str, Any]) -> float:
-    return found["mismatched"] / found["checked"] if found["checked"] else 0.0
-
-
-def _counted(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-
-
-def _time(found: str) -> str:
-    return datetime.fromisoformat(found).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -1,7 +1,6 @@
 """`caraway source`: the sources of a branch, and trials of them."""
 
 from contextlib import closing
-from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -10,8 +9,10 @@ from rich.text import Text
 import caraway
 from caraway.apps.cli.definitions import find_definitions
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import out, plain_table
+from caraway.apps.cli.output import out, plain_table, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.process.observations.observation import without
+from caraway.process.observations.operating import SOURCES
 
 source = typer.Typer(help="Sources: list them, and try one before or after its commit.", no_args_is_help=True)
 
@@ -27,19 +28,10 @@ def list_sources(server: BranchOptions, as_json: JsonOption = False) -> None:
     if as_json:
         show_json({"sources": found})
         return
-    table = plain_table("source", "dataset", "state", "lag", "rows", "progress", "dead letters", "error")
-    for each in found:
-        table.add_row(
-            Text(each["source"]),
-            each["dataset"],
-            each["state"],
-            "" if each["lag"] is None else f"{each['lag']:,}",
-            f"{each['rows']:,}",
-            _progress(each["progress"]),
-            f"{each['dead_letters']:,}",
-            Text(each["error"]),
-        )
-    out.print(table if table.row_count else "The server reads no sources; rows may come from clients, by webhooks.")
+    if found:
+        out.print(table_of(without(SOURCES, "last row", "last answer"), found))
+    else:
+        out.print("The server reads no sources; rows may come from clients, by webhooks.")
 
 
 @source.command("test")
@@ -99,14 +91,3 @@ def _show(tried: dict[str, Any]) -> None:
 def _text(value: object) -> str:
     text = "" if value is None else str(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-
-
-def _progress(progress: dict[str, Any] | None) -> str:
-    if progress is None:
-        return ""
-    text = f"{progress['done']:,} of {progress['total']:,} {progress['unit']}"
-    if progress["per_second"] is not None:
-        text += f", {progress['per_second']:,.0f}/s"
-    if progress["remaining_seconds"] is not None:
-        text += f", {timedelta(seconds=round(progress['remaining_seconds']))} left"
-    return text

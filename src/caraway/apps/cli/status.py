@@ -1,6 +1,6 @@
 """`caraway status`."""
 
-import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,16 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from caraway.apps.cli.colours import COLOURS
-from caraway.apps.cli.freshness import spelled
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import out, plain_table
+from caraway.apps.cli.output import out, plain_table, table_of
 from caraway.apps.cli.remote import ServerOptions, ask
 from caraway.apps.stack.folder import DataFolder
 from caraway.apps.stack.report import (
     IndexReport,
     PartReport,
-    SinkReport,
-    SourceReport,
     StackReport,
     report_job,
     report_stack,
@@ -28,13 +25,14 @@ from caraway.apps.stack.report import (
 )
 from caraway.client.discovery import RunningStack
 from caraway.errors import CarawayError
+from caraway.process.figures import duration, seconds
+from caraway.process.observations.observation import Row, without
+from caraway.process.observations.operating import JOBS_OF_STATUS, SINKS, SOURCES_LISTED
 from caraway.process.settings.settings import load_settings
 
 # The most seconds for which this command waits until the server reports on its sources and indexes. It is short because
 # operators ask for the status when something hangs, which may be the server.
 SERVER_TIMEOUT_SECONDS = 3.0
-SINK_COLOURS = {"writing": "green", "failing": "red", "refused": "red"}
-SOURCE_COLOURS = {"reading": "green", "failing": "red"}
 
 
 @command
@@ -102,16 +100,16 @@ def _show(report: StackReport) -> None:
     if report.functions:
         out.print(f"Users' functions: {report.functions}", markup=False, soft_wrap=True)
     if report.jobs:
-        out.print(_job_table(report))
+        out.print(table_of(JOBS_OF_STATUS, _rows(report.jobs)))
     if report.indexes:
         out.print(_index_table(report.indexes))
     if report.sources:
-        out.print(_source_table(report.sources))
+        out.print(table_of(SOURCES_LISTED, _rows(report.sources)))
     for source in report.sources:
         if source.error:
             out.print(f"{source.source}: {source.error}", markup=False, soft_wrap=True)
     if report.sinks:
-        out.print(_sink_table(report.sinks))
+        out.print(table_of(without(SINKS, "sink", "error"), _rows(report.sinks)))
     for sink in report.sinks:
         if sink.error:
             out.print(f"{sink.sink}: {sink.error}", markup=False, soft_wrap=True)
@@ -133,6 +131,11 @@ def _serves(report: StackReport) -> bool:
     return report.state == "running" or (report.state == "starting" and started)
 
 
+def _rows(reports: Sequence[msgspec.Struct]) -> list[Row]:
+    found: list[Row] = msgspec.to_builtins(reports)
+    return found
+
+
 def _part_table(report: StackReport) -> Table:
     table = plain_table("part", "state", "pid", "port", "up", "memory", "restarts")
     for part in report.parts:
@@ -141,18 +144,9 @@ def _part_table(report: StackReport) -> Table:
             Text(_state(part), style=COLOURS.get(part.state, "red")),  # type: ignore[call-overload] # keys are strings
             str(part.pid or ""),
             str(part.port or ""),
-            _duration(part.uptime_seconds),
+            "" if part.uptime_seconds is None else duration(part.uptime_seconds),
             _megabytes(part.memory_bytes),
             str(part.restarts),
-        )
-    return table
-
-
-def _job_table(report: StackReport) -> Table:
-    table = plain_table("job", "state", "mode", "error")
-    for job in report.jobs:
-        table.add_row(
-            job.id, Text(job.state, style="green" if job.state == "running" else "yellow"), job.mode, job.error
         )
     return table
 
@@ -164,50 +158,13 @@ def _index_table(indexes: tuple[IndexReport, ...]) -> Table:
             index.dataset,
             "" if index.lag is None else f"{index.lag:,}",
             "" if index.lag_seconds is None else f"{index.lag_seconds:,.1f}",
-            "" if index.freshness_seconds is None else spelled(index.freshness_seconds),
-        )
-    return table
-
-
-def _source_table(sources: tuple[SourceReport, ...]) -> Table:
-    table = plain_table("source", "dataset", "state", "lag", "last record", "dead letters")
-    for source in sources:
-        table.add_row(
-            Text(source.source),
-            source.dataset,
-            Text(source.state, style=SOURCE_COLOURS.get(source.state, "yellow")),
-            "" if source.lag is None else str(source.lag),
-            "" if source.read_at is None else f"{_duration(max(0.0, time.time() - source.read_at))} ago",
-            str(source.dead_letters),
-        )
-    return table
-
-
-def _sink_table(sinks: tuple[SinkReport, ...]) -> Table:
-    table = plain_table("sink", "dataset", "state", "guarantee", "backlog", "last write", "dead letters")
-    for sink in sinks:
-        table.add_row(
-            Text(sink.target),
-            sink.dataset,
-            Text(sink.state, style=SINK_COLOURS.get(sink.state, "yellow")),
-            sink.guarantee,
-            "" if sink.backlog is None else str(sink.backlog),
-            "" if sink.written_at is None else f"{_duration(max(0.0, time.time() - sink.written_at))} ago",
-            str(sink.dead_letters),
+            "" if index.freshness_seconds is None else seconds(index.freshness_seconds),
         )
     return table
 
 
 def _state(part: PartReport) -> str:
     return f"{part.state} (external)" if part.external else part.state
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _megabytes(size: int | None) -> str:

@@ -8,8 +8,9 @@ import typer
 
 from caraway.apps.cli.database import DatabaseOptions, access, opened
 from caraway.apps.cli.options import command
-from caraway.apps.cli.output import err, out, plain_table
+from caraway.apps.cli.output import err, out, table_of
 from caraway.apps.cli.remote import JsonOption, show_json
+from caraway.process.observations.operating import TOKENS
 
 tokens = typer.Typer(help="Tokens of users and services, which requests show to the server.", no_args_is_help=True)
 
@@ -52,16 +53,11 @@ def create(
 def list_tokens(database: DatabaseOptions, as_json: JsonOption = False) -> None:
     """List all tokens, ended ones included. Their secrets aren't shown, since only hashes of them are kept."""
     with opened(database) as engine:
-        found = access(engine).tokens()
+        found = [asdict(token) for token in access(engine).tokens()]
         if as_json:
-            show_json({"tokens": [asdict(token) for token in found]})
+            show_json({"tokens": found})
             return
-        table = plain_table("id", "account", "kind", "roles", "note", "created", "valid until")
-        for token in found:
-            end = f"revoked {token.revoked_at:%Y-%m-%d %H:%M}" if token.revoked_at else str(token.expires_at or "")
-            made = f"{token.created_at:%Y-%m-%d %H:%M}"
-            table.add_row(token.id, token.account, token.kind, ", ".join(token.roles), token.note, made, end)
-        out.print(table if table.row_count else "There are no tokens.")
+        out.print(table_of(TOKENS, found) if found else "There are no tokens.")
 
 
 @tokens.command("revoke")
