@@ -18,6 +18,7 @@ from caraway.compute.why.waiting import TIMEOUT_S as WHY_TIMEOUT_S
 from caraway.compute.why.waiting import awaited
 from caraway.datasets.dataset import Dataset
 from caraway.featuresets.features import Feature
+from caraway.process.observations import monitoring
 
 
 class Content(Caller):
@@ -78,7 +79,8 @@ class Content(Caller):
         Raises `RemoteError` if the branch has no such feature.
         """
         params = {"feature": feature, "hours": str(hours), "samples": str(samples)}
-        return Answer("skew", self._connection.request("GET", "/skew", self._headers(), params=params).json())
+        answer = self._connection.request("GET", "/skew", self._headers(), params=params).json()
+        return Answer("skew", answer, (monitoring.SKEW, monitoring.SKEW_SAMPLES))
 
     def drift(self, feature: str | None = None, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
         """Return how features that were served compare with a reference, from profiles by the hour.
@@ -98,7 +100,8 @@ class Content(Caller):
         Raises `RemoteError` if the branch has no such feature.
         """
         params = {"feature": feature, "hours": str(hours), "reference": reference}
-        return Answer("drift", self._connection.request("GET", "/drift", self._headers(), params=params).json())
+        answer = self._connection.request("GET", "/drift", self._headers(), params=params).json()
+        return Answer("drift", answer, (monitoring.DRIFT, monitoring.FEATURE_DISTANCES))
 
     def dataset_drift(self, dataset: Dataset | str, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
         """Return what the fields of a dataset are like, and how they compare with earlier rows.
@@ -122,8 +125,8 @@ class Content(Caller):
         name = dataset_name(dataset, "dataset_drift")
         params = {"hours": str(hours), "reference": reference}
         path = f"/drift/datasets/{name}"
-        answer: dict[str, Any] = self._connection.request("GET", path, self._headers(), params=params).json()
-        return answer
+        answer = self._connection.request("GET", path, self._headers(), params=params).json()
+        return Answer("drift", answer, (monitoring.PROFILES, monitoring.FIELD_DISTANCES))
 
     def dataset_profile(self, dataset: Dataset | str, *, hours: int = 24) -> "Profile | None":
         """Return the profile of the fields of a dataset, to look at, to draw or to compare (`caraway.drift`).
@@ -229,7 +232,7 @@ class Content(Caller):
         name = None if dataset is None else dataset_name(dataset, "expectations")
         params = {"dataset": name, "hours": str(hours), "samples": str(samples)}
         answer = self._connection.request("GET", "/expectations", self._headers(), params=params).json()
-        return Answers("expectations", answer["expectations"])
+        return Answers(monitoring.EXPECTATIONS, answer["expectations"])
 
     def why(
         self,

@@ -22,6 +22,7 @@ from caraway.graph.plan.explain import explain
 from caraway.graph.plan.planner import plan_graph
 from caraway.lib import inputs, meta, outputs
 from caraway.process.displays import MAX_ROWS, Table, html
+from caraway.process.observations.monitoring import DRIFT, EXPECTATIONS, FEATURE_DISTANCES
 from caraway.testing import MockClient
 
 __owner__ = "module@example.com"
@@ -149,8 +150,24 @@ def test_answers_of_a_server_are_values_and_tables() -> None:
     for cell in ("drift", "branch: main · false_alarms: 0.001", "feature", "distance psi, value 1.25", HOSTILE):
         assert cell in cells, cell
     assert "since" not in str(cells)
-    listed = Answers("expectations", features)
-    assert (listed == features, "True" in shown(listed).cells) == (True, True)
+
+
+def test_answers_are_shown_as_the_observations_that_pages_and_commands_show() -> None:
+    distance = {"distance": "psi", "value": 1.25, "at_least": 1.0, "threshold": None, "drifted": False, "note": HOSTILE}
+    found = {"feature": HOSTILE, "drifted": True, "rows": 7, "reference": "day", "reference_rows": 9}
+    answer = {"branch": "main", "features": [{**found, "distances": [distance]}]}
+    cells = shown(Answer("drift", answer, (DRIFT, FEATURE_DISTANCES))).cells
+    for cell in (DRIFT.title, FEATURE_DISTANCES.title, "its rows", "drifted", "psi", "none", "1.25", HOSTILE):
+        assert cell in cells, cell
+    counts = {"evaluated": 4, "failed": 1, "rate": 0.75}
+    state = {"dataset": "D", "expectation": "expect_x", "mostly": 0.5, "strict": False}
+    state |= {"last_hour": counts, "last_day": counts, "total": counts}
+    states = [{**state, "status": "ok"}, {**state, "status": "violated", "dataset": HOSTILE}]
+    listed = Answers(EXPECTATIONS, states)
+    assert listed == states
+    cells = shown(listed).cells
+    assert cells.index("violated") < cells.index("as expected")
+    assert {HOSTILE, "x", "50.00%", "75.00%"} <= {*cells}
 
 
 def test_a_client_shows_its_server_and_branch_and_no_token() -> None:
