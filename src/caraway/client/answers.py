@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from caraway.observations.observation import Observation, rows_of, text_of
 from caraway.process.displays import Table, html
-from caraway.process.observations.observation import Observation, rows_of, text_of
 
 # The most columns of a table in a notebook. The columns that come first tell most, so the others are left out.
 MAX_COLUMNS = 12

@@ -18,7 +18,7 @@ from caraway.compute.why.waiting import TIMEOUT_S as WHY_TIMEOUT_S
 from caraway.compute.why.waiting import awaited
 from caraway.datasets.dataset import Dataset
 from caraway.featuresets.features import Feature
-from caraway.process.observations import monitoring
+from caraway.observations import monitoring
 
 
 class Content(Caller):

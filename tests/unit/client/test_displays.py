@@ -21,8 +21,8 @@ from caraway.featuresets import feature as F
 from caraway.graph.plan.explain import explain
 from caraway.graph.plan.planner import plan_graph
 from caraway.lib import inputs, meta, outputs
+from caraway.observations.monitoring import DRIFT, EXPECTATIONS, FEATURE_DISTANCES
 from caraway.process.displays import MAX_ROWS, Table, html
-from caraway.process.observations.monitoring import DRIFT, EXPECTATIONS, FEATURE_DISTANCES
 from caraway.testing import MockClient
 
 __owner__ = "module@example.com"

@@ -9,7 +9,7 @@ from caraway.apps.cli.database import DatabaseOptions, opened
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import JsonOption, show_json
-from caraway.process.observations.operating import AUDIT
+from caraway.observations.operating import AUDIT
 from caraway.state.audit import AuditLog
 
 

@@ -19,7 +19,7 @@ from caraway.errors import InvalidInputError
 from caraway.graph.plan.capacity import Capacity, Load
 from caraway.graph.plan.capacity import capacity as capacity_of
 from caraway.graph.plan.planner import plan_graph
-from caraway.process.figures import size
+from caraway.observations.figures import size
 from caraway.process.settings.settings import load_settings
 from caraway.state.model import MAIN
 

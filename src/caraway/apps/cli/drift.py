@@ -12,8 +12,8 @@ from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.errors import InvalidInputError
-from caraway.process.observations import monitoring
-from caraway.process.observations.observation import Observation, rows_of, without
+from caraway.observations import monitoring
+from caraway.observations.observation import Observation, rows_of, without
 
 
 class Reference(StrEnum):

@@ -7,8 +7,8 @@ import typer
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
-from caraway.process.observations.monitoring import EXPECTATIONS, FAILURES
-from caraway.process.observations.observation import rows_of, without
+from caraway.observations.monitoring import EXPECTATIONS, FAILURES
+from caraway.observations.observation import rows_of, without
 
 
 @command

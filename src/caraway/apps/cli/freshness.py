@@ -3,8 +3,8 @@
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
-from caraway.process.observations.monitoring import FRESHNESS
-from caraway.process.observations.observation import rows_of
+from caraway.observations.monitoring import FRESHNESS
+from caraway.observations.observation import rows_of
 
 
 @command

@@ -14,7 +14,7 @@ from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.dtypes.durations import print_duration
 from caraway.errors import UnknownEntityError
 from caraway.graph.trees import following, steps_from
-from caraway.process.figures import cut
+from caraway.observations.figures import cut
 
 # The most characters of a value in a table.
 MAX_VALUE = 60

@@ -10,8 +10,8 @@ from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import ServerOptions, ask
 from caraway.apps.stack.folder import DataFolder
 from caraway.apps.stack.report import report_job, report_stack
-from caraway.process.observations.observation import without
-from caraway.process.observations.operating import JOBS
+from caraway.observations.observation import without
+from caraway.observations.operating import JOBS
 from caraway.process.settings.settings import load_settings
 
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from caraway.errors import CarawayError
-from caraway.process.figures import UNKNOWN
-from caraway.process.observations.observation import Observation, Row, text_of
+from caraway.observations.figures import UNKNOWN
+from caraway.observations.observation import Observation, Row, text_of
 
 # The characters of a line of output that goes into a file or a pipe, where no terminal limits the width.
 WIDE = 160

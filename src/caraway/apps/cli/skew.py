@@ -9,8 +9,8 @@ import typer
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
-from caraway.process.observations.monitoring import SKEW, SKEW_SAMPLES
-from caraway.process.observations.observation import rows_of
+from caraway.observations.monitoring import SKEW, SKEW_SAMPLES
+from caraway.observations.observation import rows_of
 
 # The meaning of each reason, and the remedy.
 REASONS: Mapping[str, str] = {

@@ -11,8 +11,8 @@ from caraway.apps.cli.definitions import find_definitions
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out, plain_table, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
-from caraway.process.observations.observation import without
-from caraway.process.observations.operating import SOURCES
+from caraway.observations.observation import without
+from caraway.observations.operating import SOURCES
 
 source = typer.Typer(help="Sources: list them, and try one before or after its commit.", no_args_is_help=True)
 

@@ -25,9 +25,9 @@ from caraway.apps.stack.report import (
 )
 from caraway.client.discovery import RunningStack
 from caraway.errors import CarawayError
-from caraway.process.figures import duration, seconds
-from caraway.process.observations.observation import Row, without
-from caraway.process.observations.operating import JOBS_OF_STATUS, SINKS, SOURCES_LISTED
+from caraway.observations.figures import duration, seconds
+from caraway.observations.observation import Row, without
+from caraway.observations.operating import JOBS_OF_STATUS, SINKS, SOURCES_LISTED
 from caraway.process.settings.settings import load_settings
 
 # The most seconds for which this command waits until the server reports on its sources and indexes. It is short because

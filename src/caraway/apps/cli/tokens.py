@@ -10,7 +10,7 @@ from caraway.apps.cli.database import DatabaseOptions, access, opened
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import err, out, table_of
 from caraway.apps.cli.remote import JsonOption, show_json
-from caraway.process.observations.operating import TOKENS
+from caraway.observations.operating import TOKENS
 
 tokens = typer.Typer(help="Tokens of users and services, which requests show to the server.", no_args_is_help=True)
 

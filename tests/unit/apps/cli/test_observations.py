@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from caraway.apps.cli.application import app
 from caraway.apps.cli.output import table_of
-from caraway.process.observations import monitoring, operating
-from caraway.process.observations.observation import Column, Observation, rows_of
+from caraway.observations import monitoring, operating
+from caraway.observations.observation import Column, Observation, rows_of
 from tests.unit.apps.server.console import greenhouse
 from tests.unit.apps.server.console.site import Site, engine, job_of, site
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from caraway.process.figures import ago, duration, instant, number
+from caraway.observations.figures import ago, duration, instant, number
 from caraway.state.model import PAUSED
 
 # The seconds by which an index or a job may be behind without being reported. Bursts are served within this time.

@@ -7,9 +7,8 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from caraway.process import figures
-from caraway.process.observations import monitoring, operating
-from caraway.process.observations.observation import text_of
+from caraway.observations import figures, monitoring, operating
+from caraway.observations.observation import text_of
 
 STATIC = files("caraway.apps.server.console") / "static"
 

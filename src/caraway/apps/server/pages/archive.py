@@ -4,8 +4,8 @@ from typing import Any
 
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
-from caraway.process.observations.observation import rows_of
-from caraway.process.observations.operating import ARCHIVE
+from caraway.observations.observation import rows_of
+from caraway.observations.operating import ARCHIVE
 
 # The rows of the table.
 LISTED = 200

@@ -6,9 +6,9 @@ from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
 from caraway.errors import InvalidInputError
+from caraway.observations.monitoring import DRIFT, PROFILES
+from caraway.observations.observation import rows_of
 from caraway.offline.monitoring.drift.reports import Against
-from caraway.process.observations.monitoring import DRIFT, PROFILES
-from caraway.process.observations.observation import rows_of
 
 # The findings of the list, and the features, and the fields of a dataset, of a comparison that are shown.
 FINDINGS, FEATURES, FIELDS = 200, 100, 50

@@ -13,7 +13,7 @@ from caraway.apps.server.pages.parameters import given, whole
 from caraway.compute.query.catalog import meant
 from caraway.errors import UnknownEntityError
 from caraway.graph.trees import reached
-from caraway.process.figures import seconds
+from caraway.observations.figures import seconds
 
 # The steps from the entity that are drawn, and the most that may be asked for.
 DEPTH, MAX_DEPTH = 2, 6

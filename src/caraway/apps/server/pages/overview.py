@@ -16,9 +16,9 @@ from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
 from caraway.apps.server.rates import ERRORS, MEAN, QUERIES, ROWS, SLOWEST
 from caraway.errors import InvalidInputError
-from caraway.process.figures import instant
-from caraway.process.observations.observation import Row, rows_of
-from caraway.process.observations.operating import JOBS
+from caraway.observations.figures import instant
+from caraway.observations.observation import Row, rows_of
+from caraway.observations.operating import JOBS
 
 # The rows of a page of the catalog, and of a list on the overview.
 PER_PAGE, LISTED = 50, 15

@@ -6,8 +6,8 @@ from caraway.apps.server.console.charts import chart_of
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
-from caraway.process.observations.monitoring import EXPECTATIONS
-from caraway.process.observations.observation import rows_of
+from caraway.observations.monitoring import EXPECTATIONS
+from caraway.observations.observation import rows_of
 
 # The rows of the list, and the expectations of a dataset's page, which each have a chart and a table.
 ROWS, SECTIONS = 100, 20

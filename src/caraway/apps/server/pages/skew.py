@@ -5,8 +5,8 @@ from typing import Any
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
-from caraway.process.observations.monitoring import SKEW
-from caraway.process.observations.observation import rows_of
+from caraway.observations.monitoring import SKEW
+from caraway.observations.observation import rows_of
 
 # The features of the table, and the values that are shown of one feature.
 LISTED, SAMPLES = 200, 50

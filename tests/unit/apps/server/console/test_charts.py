@@ -28,7 +28,7 @@ from caraway.apps.server.console.charts import (
 from caraway.apps.server.console.explanations import shortened
 from caraway.compute.profiles.tables import profiled
 from caraway.compute.why.showing import Line
-from caraway.process.figures import share
+from caraway.observations.figures import share
 from tests.effort import examples
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from caraway.process.figures import cut, instant, number, seconds, share
-from caraway.process.observations.observation import Column, Observation, Page, Row, figure, rows_of, without
+from caraway.observations.figures import cut, instant, number, seconds, share
+from caraway.observations.observation import Column, Observation, Page, Row, figure, rows_of, without
 
 # The most characters of a name, and of a value of a row.
 MAX_NAME, MAX_VALUE = 120, 80

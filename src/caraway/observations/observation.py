@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from caraway.process.figures import UNKNOWN, ago, number
+from caraway.observations.figures import UNKNOWN, ago, number
 
 Row = Mapping[str, Any]
 # The path of a page of the console, and its parameters.

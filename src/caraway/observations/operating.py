@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from caraway.observations.figures import duration, instant, number, size
+from caraway.observations.observation import Column, Observation, Row, figure, without
 from caraway.process.estimates import duration as estimate
-from caraway.process.figures import duration, instant, number, size
-from caraway.process.observations.observation import Column, Observation, Row, figure, without
 
 # The states in which a job, a source or a sink works, and those in which it needs somebody. In others it waits.
 GOOD = frozenset({"running", "reading", "writing", "standby", "closed"})
