@@ -2,17 +2,20 @@
 
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlencode
 
 import boto3
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from caraway.dataplane.archive.store.tables import ArchiveTable, ReplacedError
 from caraway.dataplane.index.storage.snapshots import Snapshots
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.objects.folder import PARTS, ObjectFolder
+from caraway.dataplane.sources.files.arrow_store import ArrowStore
 from caraway.errors import UnavailableError
 from tests.services.moto import running_moto
 
@@ -108,3 +111,25 @@ def test_a_table_of_the_archive_takes_one_of_two_writers_and_is_removed(url: str
         folder.remove_folder("archive/topic")
     assert [stored.name for stored in folder.stored()] == ["archive/other/id"]
     assert opened().positions([0]) == {0: 0}
+
+
+def test_a_bucket_is_listed_without_repetition_and_read_in_large_parts(endpoint: str, url: str) -> None:
+    bucket = url.removeprefix("s3://").partition("/")[0]
+    client = boto3.client("s3", endpoint_url=endpoint, region_name=REGION)
+    text = "".join(f'{{"row": {number}}}\n' for number in range(200_000)).encode()
+    # The second name has an empty part, which pyarrow takes for its folder.
+    for name in ("raw/a.json", "raw//c.json", "raw/raw/x.json"):
+        client.put_object(Bucket=bucket, Key=name, Body=text)
+    files = fs.S3FileSystem(
+        endpoint_override=endpoint.removeprefix("http://"), scheme="http", region=REGION, access_key="k", secret_key="s"
+    )
+    store = ArrowStore(files, bucket, "bucket")
+    found, folders = store.listed("raw")
+    assert ([file.path for file in found], folders) == (["raw/a.json"], ["raw"])
+    assert [file.path for file in store.listed("raw/raw")[0]] == ["raw/raw/x.json"]
+    with closing(store.open("raw/a.json")) as opened:
+        parts = list(iter(lambda: opened.read(10_000), b""))
+    assert b"".join(parts) == text
+    with closing(store.open("raw/a.json")) as opened:
+        opened.seek(1_000_000)
+        assert opened.read(10) == text[1_000_000:1_000_010]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from caraway.dataplane.sources.files.endpoints import split_address
-from caraway.dataplane.sources.files.stored import FileStore, StoredFile, StoreFile, VanishedError
+from caraway.dataplane.sources.files.stored import FileStore, StoredFile, StoreFile, VanishedError, opened_object
 from caraway.dataplane.sources.reader import SourceContext
 from caraway.errors import UnavailableError
 from caraway.graph.systems import S3System
@@ -43,7 +43,8 @@ class ArrowStore(FileStore):
             relative = info.path[len(self.root) + 1 :]
             if info.type is fs.FileType.File:
                 files.append(StoredFile(relative, int(info.size), int(info.mtime_ns or 0)))
-            elif info.type is fs.FileType.Directory:
+            elif info.type is fs.FileType.Directory and info.path.rstrip("/") != path:
+                # pyarrow lists an object whose name goes on with a slash, such as `raw//a.json`, as the folder itself.
                 folders.append(info.path.rstrip("/").rpartition("/")[2])
         return files, folders
 
@@ -62,7 +63,10 @@ class ArrowStore(FileStore):
             if not self.is_inside(path):
                 raise FileNotFoundError(path)
             stream = self._files.open_input_file(f"{self.root}/{path}")
-            return StoreFile(stream, int(stream.size()), translated)
+            size = int(stream.size())
+        if isinstance(self._files, fs.LocalFileSystem):
+            return StoreFile(stream, size, translated)
+        return opened_object(size, lambda at, length: bytes(stream.read_at(length, at)), translated)
 
     def is_inside(self, path: str) -> bool:
         """Return whether a file is really in the folder, and not behind a link that leads out of it."""
