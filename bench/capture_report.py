@@ -10,7 +10,7 @@ from rich.table import Table
 
 from caraway.apps.cli.output import out
 from caraway.dataplane.ingest.targets import Target
-from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.cdc.reader import CaptureReader
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
 from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Cdc, SourceSpec

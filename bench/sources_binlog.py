@@ -20,7 +20,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import WriteRowsEvent
 
 from caraway.dataplane.ingest.targets import Target
-from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.cdc.reader import CaptureReader
 from caraway.dataplane.sources.reader import Position, SourceContext
 from caraway.graph.connectors import CaptureConnector
 from caraway.graph.plan.planner import plan_graph

@@ -21,7 +21,7 @@ from capture_report import POLL_BYTES, POLL_ROWS, options_of, read, report, sale
 from psycopg import pq
 
 from caraway.dataplane.ingest.targets import Target
-from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.cdc.reader import CaptureReader
 from caraway.dataplane.sources.reader import Position, SourceContext
 from caraway.graph.connectors import CaptureConnector
 from caraway.graph.plan.planner import plan_graph

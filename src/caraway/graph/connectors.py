@@ -446,8 +446,8 @@ class CaptureConnector(SystemConnector):
     system: PostgresSystem | MySQLSystem | RegisteredSystem
     table: str
 
-    reader: ClassVar = "caraway.dataplane.sources.capture.reader:CaptureReader"
-    forget: ClassVar = "caraway.dataplane.sources.capture.reader:forget"
+    reader: ClassVar = "caraway.dataplane.sources.cdc.reader:CaptureReader"
+    forget: ClassVar = "caraway.dataplane.sources.cdc.reader:forget"
     read_formats: ClassVar = (None,)
     cdc: ClassVar = frozenset({"native"})
     captures: ClassVar = True

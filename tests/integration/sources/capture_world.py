@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from caraway.dataplane.ingest.targets import Target
-from caraway.dataplane.sources.capture.batch import COMMITTED_AT
-from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.cdc.batch import COMMITTED_AT
+from caraway.dataplane.sources.cdc.reader import CaptureReader
 from caraway.dataplane.sources.reader import LiveRow, Position, SourceBatch, SourceContext
 from caraway.dataplane.sources.worker import SourceWorker
 from caraway.dataplane.topics.codec import DELETE, RecordCodec

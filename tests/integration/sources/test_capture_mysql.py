@@ -15,11 +15,11 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor
 
-from caraway.dataplane.sources.capture import reader
-from caraway.dataplane.sources.capture.batch import COMMITTED_AT
-from caraway.dataplane.sources.capture.mysql import log, stream, transactions
-from caraway.dataplane.sources.capture.mysql.values import ZERO_DATE
-from caraway.dataplane.sources.capture.reader import CaptureReader, forget
+from caraway.dataplane.sources.cdc import reader
+from caraway.dataplane.sources.cdc.batch import COMMITTED_AT
+from caraway.dataplane.sources.cdc.mysql import log, stream, transactions
+from caraway.dataplane.sources.cdc.mysql.values import ZERO_DATE
+from caraway.dataplane.sources.cdc.reader import CaptureReader, forget
 from caraway.dataplane.sources.tables.database import Page
 from caraway.dataplane.sources.tables.mysql import MySQLTable
 from caraway.errors import UnavailableError

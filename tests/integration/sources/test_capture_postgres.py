@@ -16,10 +16,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from caraway.dataplane.sources.capture import reader
-from caraway.dataplane.sources.capture.postgres import log
-from caraway.dataplane.sources.capture.postgres.connection import Server
-from caraway.dataplane.sources.capture.reader import CaptureReader, forget
+from caraway.dataplane.sources.cdc import reader
+from caraway.dataplane.sources.cdc.postgres import log
+from caraway.dataplane.sources.cdc.postgres.connection import Server
+from caraway.dataplane.sources.cdc.reader import CaptureReader, forget
 from caraway.dataplane.sources.worker import SourceWorker
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import CaptureConnector

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from caraway.dataplane.sources.capture.log import Change, ChangeLog, Chunk, Coordinate, Event, Row
-from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.cdc.log import Change, ChangeLog, Chunk, Coordinate, Event, Row
+from caraway.dataplane.sources.cdc.reader import CaptureReader
 from caraway.dataplane.sources.reader import SourceContext
 from caraway.graph.specs import DatasetSpec
 from tests.unit.dataplane.ingest.contexts import CAPTURED

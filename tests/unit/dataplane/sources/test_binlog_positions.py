@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from caraway.dataplane.sources.capture.mysql import stream
-from caraway.dataplane.sources.capture.mysql.statements import TableName
-from caraway.dataplane.sources.capture.mysql.stream import MOST, Stream
+from caraway.dataplane.sources.cdc.mysql import stream
+from caraway.dataplane.sources.cdc.mysql.statements import TableName
+from caraway.dataplane.sources.cdc.mysql.stream import MOST, Stream
 
 GIB = 1 << 30
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caraway.dataplane.sources.capture.mysql.statements import Effect, TableName, effect
+from caraway.dataplane.sources.cdc.mysql.statements import Effect, TableName, effect
 
 EMPTIES = [
     "TRUNCATE plants",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymysqlreplication.constants import FIELD_TYPE, NONE_SOURCE
 
-from caraway.dataplane.sources.capture.mysql.values import ZERO_DATE, Kinds, codec, reading
+from caraway.dataplane.sources.cdc.mysql.values import ZERO_DATE, Kinds, codec, reading
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (MySQL's times have no zone)
 NAME = "seen"

@@ -7,8 +7,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.dataplane.sources.capture.log import Chunk, Coordinate, Event, Started, Watermark, rows_within
-from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.cdc.log import Chunk, Coordinate, Event, Started, Watermark, rows_within
+from caraway.dataplane.sources.cdc.reader import CaptureReader
 from caraway.dataplane.sources.row_digests import seeded_digests
 from caraway.dtypes.types import DATETIME, INT
 from caraway.graph.sources import Cdc, SourceSpec

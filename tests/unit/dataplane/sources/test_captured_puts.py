@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caraway.dataplane.ingest.targets import Target
-from caraway.dataplane.sources.capture.batch import COMMITTED_AT
-from caraway.dataplane.sources.capture.log import Begin, Change, Commit, Coordinate, Event, Puts
-from caraway.dataplane.sources.capture.postgres.columns import columns_of, values_of
-from caraway.dataplane.sources.capture.postgres.pgoutput import Relation, fields, heads
-from caraway.dataplane.sources.capture.postgres.values import _LOADERS, BOOL, FLOAT8, INT8, JSON, OID, loaded
-from caraway.dataplane.sources.capture.reader import CaptureReader
+from caraway.dataplane.sources.cdc.batch import COMMITTED_AT
+from caraway.dataplane.sources.cdc.log import Begin, Change, Commit, Coordinate, Event, Puts
+from caraway.dataplane.sources.cdc.postgres.columns import columns_of, values_of
+from caraway.dataplane.sources.cdc.postgres.pgoutput import Relation, fields, heads
+from caraway.dataplane.sources.cdc.postgres.values import _LOADERS, BOOL, FLOAT8, INT8, JSON, OID, loaded
+from caraway.dataplane.sources.cdc.reader import CaptureReader
 from caraway.dataplane.sources.reader import Position
 from caraway.dtypes.types import DATETIME, INT, STRING, DataType, OptionalType
 from caraway.expr import col

@@ -8,7 +8,7 @@ import pytest
 from pymysql.constants import ER
 
 from caraway.dataplane.addresses.names import jdbc_params
-from caraway.dataplane.sources.capture.mysql.connection import spelled
+from caraway.dataplane.sources.cdc.mysql.connection import spelled
 from caraway.dataplane.sources.tables.mysql_connection import MYSQL_PARAMETERS, DatabaseConnection, connection_keywords
 
 

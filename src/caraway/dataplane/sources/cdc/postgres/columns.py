@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from caraway.dataplane.sources.capture.postgres.pgoutput import HEAD, Loader
-from caraway.dataplane.sources.capture.postgres.values import loaded
+from caraway.dataplane.sources.cdc.postgres.pgoutput import HEAD, Loader
+from caraway.dataplane.sources.cdc.postgres.values import loaded
 
 # The loaders in whose place Arrow can convert texts, each with the type of Arrow that makes the same values.
 _KINDS: dict[Loader | None, Any] = {None: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -22,7 +22,7 @@ def columns_of(messages: Sequence[bytes], width: int) -> list[Any] | None:
     """Return the texts of each column of messages, as arrays of Arrow; None if the log doesn't have all of them.
 
     Args:
-        messages: The messages, which begin with `caraway.dataplane.sources.capture.postgres.pgoutput.heads`.
+        messages: The messages, which begin with `caraway.dataplane.sources.cdc.postgres.pgoutput.heads`.
         width: How many columns they have.
     """
     joined = b"".join(messages)

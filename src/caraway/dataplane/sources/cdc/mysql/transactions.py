@@ -7,9 +7,9 @@ from typing import Any
 
 from pymysqlreplication.row_event import RowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from caraway.dataplane.sources.capture.log import Change, Coordinate, Truncate
-from caraway.dataplane.sources.capture.mysql.chunks import key_of
-from caraway.dataplane.sources.capture.mysql.values import Reading
+from caraway.dataplane.sources.cdc.log import Change, Coordinate, Truncate
+from caraway.dataplane.sources.cdc.mysql.chunks import key_of
+from caraway.dataplane.sources.cdc.mysql.values import Reading
 
 # The bytes of a transaction that are kept until its end is read. A larger one is read twice: first to its end.
 KEPT_BYTES = 8 * 1024 * 1024

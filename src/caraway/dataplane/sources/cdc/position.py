@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from caraway.dataplane.sources.capture.log import Coordinate
+from caraway.dataplane.sources.cdc.log import Coordinate
 
 
 @dataclass(slots=True)

@@ -43,9 +43,9 @@ from pymysqlreplication.row_event import (
     WriteRowsEvent,
 )
 
-from caraway.dataplane.sources.capture.log import Coordinate
-from caraway.dataplane.sources.capture.mysql.connection import spelled
-from caraway.dataplane.sources.capture.mysql.statements import TableName
+from caraway.dataplane.sources.cdc.log import Coordinate
+from caraway.dataplane.sources.cdc.mysql.connection import spelled
+from caraway.dataplane.sources.cdc.mysql.statements import TableName
 from caraway.dataplane.sources.tables.mysql_connection import DatabaseConnection
 from caraway.errors import UnavailableError
 

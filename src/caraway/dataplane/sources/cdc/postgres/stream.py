@@ -11,8 +11,8 @@ from struct import Struct
 import psycopg
 from psycopg import pq
 
-from caraway.dataplane.sources.capture.postgres.connection import Connection, wait_for
-from caraway.dataplane.sources.capture.postgres.pgoutput import EPOCH_US, HEAD
+from caraway.dataplane.sources.cdc.postgres.connection import Connection, wait_for
+from caraway.dataplane.sources.cdc.postgres.pgoutput import EPOCH_US, HEAD
 from caraway.errors import UnavailableError
 
 _STATUS = Struct(">cQQQqB")

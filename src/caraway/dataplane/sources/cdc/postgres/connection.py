@@ -9,7 +9,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGconn, PGresult
 
 from caraway.dataplane.addresses.postgres_parameters import connection_parameters, place_of
-from caraway.dataplane.sources.capture.postgres.values import SESSION
+from caraway.dataplane.sources.cdc.postgres.values import SESSION
 from caraway.dataplane.sources.reader import Resolve
 from caraway.errors import UnavailableError
 from caraway.graph.systems import PostgresSystem

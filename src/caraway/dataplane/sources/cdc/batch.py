@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Any
 
 from caraway.dataplane.ingest.table import InsertColumns, InsertTable, RowTable, Table
-from caraway.dataplane.sources.capture.log import Begin, Change, Puts, Row, rows_of
-from caraway.dataplane.sources.capture.position import LogPosition, transaction_mark
+from caraway.dataplane.sources.cdc.log import Begin, Change, Puts, Row, rows_of
+from caraway.dataplane.sources.cdc.position import LogPosition, transaction_mark
 from caraway.dataplane.sources.reader import SourceBatch
 
 # The column, beside those of the table, that has the time of the commit. No row of a table has an earlier one than the

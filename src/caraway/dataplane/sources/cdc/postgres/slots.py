@@ -2,8 +2,8 @@
 
 from psycopg import pq
 
-from caraway.dataplane.sources.capture.postgres import catalog
-from caraway.dataplane.sources.capture.postgres.connection import Server, query, wait_for
+from caraway.dataplane.sources.cdc.postgres import catalog
+from caraway.dataplane.sources.cdc.postgres.connection import Server, query, wait_for
 from caraway.errors import UnavailableError
 
 _MAKE = b"SELECT (lsn - '0/0'::pg_lsn)::text FROM pg_create_logical_replication_slot($1, 'pgoutput')"

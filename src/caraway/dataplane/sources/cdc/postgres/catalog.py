@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from caraway.dataplane.sources.capture.postgres.connection import Connection, query, spelled
+from caraway.dataplane.sources.cdc.postgres.connection import Connection, query, spelled
 from caraway.errors import UnavailableError
 
 # pgoutput sends watermarks since this version.

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from caraway.dataplane.sources.capture.log import (
+from caraway.dataplane.sources.cdc.log import (
     Begin,
     Change,
     Chunk,
@@ -22,14 +22,14 @@ from caraway.dataplane.sources.capture.log import (
     Truncate,
     Watermark,
 )
-from caraway.dataplane.sources.capture.postgres import catalog, pgoutput
-from caraway.dataplane.sources.capture.postgres.chunks import TableReader
-from caraway.dataplane.sources.capture.postgres.columns import columns_of, values_of
-from caraway.dataplane.sources.capture.postgres.connection import Connection, Server, query
-from caraway.dataplane.sources.capture.postgres.pgoutput import HEAD, UNCHANGED, Relation
-from caraway.dataplane.sources.capture.postgres.slots import SlotMaker
-from caraway.dataplane.sources.capture.postgres.stream import Stream
-from caraway.dataplane.sources.capture.postgres.values import Values
+from caraway.dataplane.sources.cdc.postgres import catalog, pgoutput
+from caraway.dataplane.sources.cdc.postgres.chunks import TableReader
+from caraway.dataplane.sources.cdc.postgres.columns import columns_of, values_of
+from caraway.dataplane.sources.cdc.postgres.connection import Connection, Server, query
+from caraway.dataplane.sources.cdc.postgres.pgoutput import HEAD, UNCHANGED, Relation
+from caraway.dataplane.sources.cdc.postgres.slots import SlotMaker
+from caraway.dataplane.sources.cdc.postgres.stream import Stream
+from caraway.dataplane.sources.cdc.postgres.values import Values
 from caraway.dataplane.sources.reader import Resolve, SourceContext
 from caraway.errors import UnavailableError
 from caraway.graph.systems import PostgresSystem

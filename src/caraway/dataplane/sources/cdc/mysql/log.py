@@ -20,7 +20,7 @@ from pymysqlreplication.event import (
 from pymysqlreplication.row_event import PartialUpdateRowsEvent, RowsEvent, TableMapEvent
 
 from caraway.dataplane.addresses.names import name_parts
-from caraway.dataplane.sources.capture.log import (
+from caraway.dataplane.sources.cdc.log import (
     Begin,
     Change,
     Chunk,
@@ -33,12 +33,12 @@ from caraway.dataplane.sources.capture.log import (
     Started,
     Watermark,
 )
-from caraway.dataplane.sources.capture.mysql import catalog, chunks
-from caraway.dataplane.sources.capture.mysql.connection import Queries, Server
-from caraway.dataplane.sources.capture.mysql.statements import Effect, effect
-from caraway.dataplane.sources.capture.mysql.stream import HEADER, MOST, START, UNREADABLE, Stream, file_number
-from caraway.dataplane.sources.capture.mysql.transactions import Emptied, Item, Known, Rows, Transaction, is_undone
-from caraway.dataplane.sources.capture.mysql.values import Reading, reading
+from caraway.dataplane.sources.cdc.mysql import catalog, chunks
+from caraway.dataplane.sources.cdc.mysql.connection import Queries, Server
+from caraway.dataplane.sources.cdc.mysql.statements import Effect, effect
+from caraway.dataplane.sources.cdc.mysql.stream import HEADER, MOST, START, UNREADABLE, Stream, file_number
+from caraway.dataplane.sources.cdc.mysql.transactions import Emptied, Item, Known, Rows, Transaction, is_undone
+from caraway.dataplane.sources.cdc.mysql.values import Reading, reading
 from caraway.dataplane.sources.reader import SourceContext
 from caraway.errors import UnavailableError
 from caraway.graph.systems import MySQLSystem

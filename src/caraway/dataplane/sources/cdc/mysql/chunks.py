@@ -7,10 +7,10 @@ from typing import Any
 import pymysql
 from pymysql.cursors import SSCursor
 
-from caraway.dataplane.sources.capture.log import Chunk, Key
-from caraway.dataplane.sources.capture.mysql.catalog import Table
-from caraway.dataplane.sources.capture.mysql.connection import Queries, errors
-from caraway.dataplane.sources.capture.mysql.values import loader
+from caraway.dataplane.sources.cdc.log import Chunk, Key
+from caraway.dataplane.sources.cdc.mysql.catalog import Table
+from caraway.dataplane.sources.cdc.mysql.connection import Queries, errors
+from caraway.dataplane.sources.cdc.mysql.values import loader
 from caraway.dataplane.sources.tables.mysql_connection import quote
 
 # The rows that are fetched at a time: so few that a chunk of large rows is small, too.

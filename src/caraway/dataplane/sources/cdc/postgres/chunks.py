@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
-from caraway.dataplane.sources.capture.log import Chunk, Key
-from caraway.dataplane.sources.capture.postgres.catalog import Table, quoted
-from caraway.dataplane.sources.capture.postgres.connection import Connection, next_result
-from caraway.dataplane.sources.capture.postgres.pgoutput import Loader
-from caraway.dataplane.sources.capture.postgres.values import Values, loaded
+from caraway.dataplane.sources.cdc.log import Chunk, Key
+from caraway.dataplane.sources.cdc.postgres.catalog import Table, quoted
+from caraway.dataplane.sources.cdc.postgres.connection import Connection, next_result
+from caraway.dataplane.sources.cdc.postgres.pgoutput import Loader
+from caraway.dataplane.sources.cdc.postgres.values import Values, loaded
 from caraway.errors import UnavailableError
 
 # The rows that libpq hands over together. So a chunk of wide rows takes little memory before it is cut off.

@@ -1,7 +1,7 @@
 """The protocol of a database's log, which is all that differs between the databases whose changes are captured.
 
 A log has *transactions*, each at a *coordinate*: a few integers that grow along the log, such as Postgres's LSN. The
-reader (`caraway.dataplane.sources.capture.reader`) makes rows, marks and positions of them, and loads the table first,
+reader (`caraway.dataplane.sources.cdc.reader`) makes rows, marks and positions of them, and loads the table first,
 in chunks, by the method of "DBLog: A Watermark Based Change-Data-Capture Framework" (Andreakis, Papapanagiotou 2020):
 the log is read from the beginning, and each chunk is put at the place in the log to which it belongs.
 """

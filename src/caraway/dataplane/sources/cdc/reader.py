@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pkgutil import resolve_name
 from secrets import randbits
 
-from caraway.dataplane.sources.capture.batch import COMMITTED_AT, Batch
-from caraway.dataplane.sources.capture.log import (
+from caraway.dataplane.sources.cdc.batch import COMMITTED_AT, Batch
+from caraway.dataplane.sources.cdc.log import (
     Begin,
     Change,
     ChangeLog,
@@ -23,7 +23,7 @@ from caraway.dataplane.sources.capture.log import (
     Watermark,
     rows_within,
 )
-from caraway.dataplane.sources.capture.position import LogPosition, Snapshot, change_mark, chunk_mark
+from caraway.dataplane.sources.cdc.position import LogPosition, Snapshot, change_mark, chunk_mark
 from caraway.dataplane.sources.reader import Items, LiveRow, Position, Progress, SourceBatch, SourceContext
 from caraway.dataplane.sources.row_digests import SEED_BITS, seeded_digests
 from caraway.dtypes.types import STRING, base_type, strip_optional
@@ -40,10 +40,10 @@ QUIET_S = 10.0
 _END = object()
 # The logs of systems, which are named and not imported, so that one doesn't need the library of another.
 _LOGS = {
-    MySQLSystem.kind: "caraway.dataplane.sources.capture.mysql.log:MySQLLog",
-    PostgresSystem.kind: "caraway.dataplane.sources.capture.postgres.log:PostgresLog",
+    MySQLSystem.kind: "caraway.dataplane.sources.cdc.mysql.log:MySQLLog",
+    PostgresSystem.kind: "caraway.dataplane.sources.cdc.postgres.log:PostgresLog",
 }
-_FORGET_SLOT = "caraway.dataplane.sources.capture.postgres.log:forget"
+_FORGET_SLOT = "caraway.dataplane.sources.cdc.postgres.log:forget"
 # The seconds between two tries to read a chunk, if transactions that were read can't be seen by others yet.
 UNSEEN_S = 0.02
 

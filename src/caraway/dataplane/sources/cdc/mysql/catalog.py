@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from caraway.dataplane.sources.capture.mysql.connection import Queries
-from caraway.dataplane.sources.capture.mysql.statements import TableName
-from caraway.dataplane.sources.capture.mysql.values import BINARY, UNICODE, Kinds, codec
+from caraway.dataplane.sources.cdc.mysql.connection import Queries
+from caraway.dataplane.sources.cdc.mysql.statements import TableName
+from caraway.dataplane.sources.cdc.mysql.values import BINARY, UNICODE, Kinds, codec
 from caraway.dataplane.sources.tables.mysql_connection import quote
 from caraway.errors import UnavailableError
 
