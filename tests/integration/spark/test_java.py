@@ -29,7 +29,9 @@ def class_path(compiled_java: CompiledJava, tmp_path_factory: pytest.TempPathFac
     return os.pathsep.join([*jars, str(folder)])
 
 
-@pytest.mark.parametrize(("program", "seeds"), [("OperatorsTest", SEEDS), ("shuffle.ChannelTest", 50)])
+@pytest.mark.parametrize(
+    ("program", "seeds"), [("OperatorsTest", SEEDS), ("RestartsTest", 10 * SEEDS), ("shuffle.ChannelTest", 50)]
+)
 def test_the_program_ends_well(class_path: str, program: str, seeds: int) -> None:
     """`OperatorsTest` compares operators with plain ones over generated traces; the others say what they check."""
     command = [str(find_java()), "-Xmx512m", "-cp", class_path, f"io.caraway.{program}", str(seeds)]

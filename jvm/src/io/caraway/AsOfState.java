@@ -64,7 +64,12 @@ final class AsOfState {
       // another join key. The retraction has the columns of the joined row that it retracts, because later steps find that row's group by them.
       boolean sent = replaced != null && replaced.op() != Version.RETRACT;
       takeBack(retold, row, row.revision(0), last.row, out);
-      out.accept(new Joined(Version.RETRACT, row, row.revision(0), sent || retold ? last.row : null));
+      Joined retraction = new Joined(Version.RETRACT, row, row.revision(0), sent || retold ? last.row : null);
+      if (replayed == null) {
+        out.accept(retraction);
+      } else {
+        replayed.retract(retraction, out);
+      }
     } else {
       Match before = null;
       for (Match match : matches) {
@@ -101,7 +106,7 @@ final class AsOfState {
   private void takeBack(boolean retold, Version left, byte[] rev, byte[] match, Consumer<Joined> out) {
     if (retold) {
       for (byte[] other : replayed.otherMatches(rule, rights, left, match)) {
-        out.accept(new Joined(Version.RETRACT, left, rev, other));
+        replayed.retract(new Joined(Version.RETRACT, left, rev, other), out);
       }
     }
   }
@@ -167,7 +172,7 @@ final class AsOfState {
       byte[] match = match(rule, right, former.time());
       if (match != null && now != null && right.time() <= former.time() + rule.high) {
         Version left = former.knownFrom(Math.max(now.ingested(), right.ingested()));
-        out.accept(new Joined(Version.RETRACT, left, now.revision(0), match));
+        replayed.retract(new Joined(Version.RETRACT, left, now.revision(0), match), out);
       }
     }
   }

@@ -2,15 +2,19 @@ package io.caraway;
 
 import java.io.Serializable;
 import java.nio.ByteBuffer;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+import java.util.function.Consumer;
 import org.apache.spark.TaskContext;
 
 /**
@@ -40,12 +44,45 @@ final class Replay {
   // The most matches that are retracted for a row, since each costs a record. A row that more versions could have matched keeps a small risk
   // (docs/inside/records.md).
   private static final int MOST = 100;
+  // The most retractions that are remembered, each in some 400 bytes: 20 MB for a task. One that is forgotten may be sent again, which costs time
+  // only.
+  private static final int MOST_REMEMBERED = 50_000;
 
   private final long before;
   private final Map<ByteBuffer, Arrivals> arrivals = new HashMap<>();
+  // By the digest of what a retraction has beside its revision; those that were needed last come last.
+  private final Map<ByteBuffer, Sent> sent = new LinkedHashMap<>(16, 0.75f, true) {
+    @Override
+    protected boolean removeEldestEntry(Map.Entry<ByteBuffer, Sent> eldest) {
+      return size() > MOST_REMEMBERED;
+    }
+  };
 
   Replay(long before) {
     this.before = before;
+  }
+
+  /** The greatest revision of a retraction that has been sent, and the moment from which it is known. */
+  private record Sent(byte[] rev, long ingested) {}
+
+  /** Returns the SHA-256 of a record's identity, time and rows: what decides which way it takes, and where it ends. */
+  private static ByteBuffer digest(AsOfState.Joined joined) {
+    Version left = joined.left();
+    byte[] right = joined.right();
+    ByteBuffer lengths = ByteBuffer.allocate(Long.BYTES + 3 * Integer.BYTES)
+        .putLong(left.time()).putInt(left.id().length).putInt(left.row().length).putInt(right == null ? -1 : right.length);
+    try {
+      MessageDigest digest = MessageDigest.getInstance("SHA-256");
+      digest.update(lengths.array());
+      digest.update(left.id());
+      digest.update(left.row());
+      if (right != null) {
+        digest.update(right);
+      }
+      return ByteBuffer.wrap(digest.digest());
+    } catch (NoSuchAlgorithmException e) {
+      throw new IllegalStateException(e);
+    }
   }
 
   /** A row of a left table, and the right row joined with it, null if there is none. */
@@ -69,6 +106,27 @@ final class Replay {
 
     private Arrivals(ByteBuffer position) {
       this.position = position;
+    }
+
+    /**
+     * Sends a retraction, unless it says nothing new: the join has sent one of the same row since the restart, with no smaller revision.
+     *
+     * <p>A join behind another one retracts all matches of a left row each time that it hears of the row again, so without this the retractions of
+     * joins that follow each other multiply. Equal rows take the same way through later steps, to the same groups, where the earlier retraction has
+     * done all that this one could do. A later join must have counted it among the records of the failed attempt, too, so those that became known
+     * after the restart aren't remembered.
+     */
+    void retract(AsOfState.Joined retraction, Consumer<AsOfState.Joined> out) {
+      long ingested = retraction.left().ingested();
+      ByteBuffer content = digest(retraction);
+      Sent known = sent.get(content);
+      boolean newer = known == null || Arrays.compareUnsigned(retraction.rev(), known.rev) > 0;
+      if (newer && ingested < before) {
+        sent.put(content, new Sent(retraction.rev(), ingested));
+      }
+      if (newer || ingested < known.ingested) {
+        out.accept(retraction);
+      }
     }
 
     /** Returns whether the failed attempt may have read a record. */

@@ -144,7 +144,7 @@ final class TableState {
     Version now = piece.left();
     for (Replay.Pair other : replayed.otherPairs(table, events, right, new Replay.Pair(now, piece.right()))) {
       Version was = new Version(Version.RETRACT, now.time(), now.ingested(), now.id(), now.rev(), other.left().row());
-      out.accept(new AsOfState.Joined(Version.RETRACT, was, was.rev(), other.right()));
+      replayed.retract(new AsOfState.Joined(Version.RETRACT, was, was.rev(), other.right()), out);
     }
   }
 
