@@ -75,7 +75,6 @@ final class AsOfState {
       for (Match match : matches) {
         Version left = row.knownFrom(match.known);
         byte[] rev = row.revision(match.settled);
-        takeBack(retold && match == last, left, rev, match.row, out);
         if (before != null && isSent(before.row) && !Arrays.equals(before.row, match.row)) {
           out.accept(new Joined(Version.RETRACT, left, rev, before.row));
         }
@@ -85,6 +84,8 @@ final class AsOfState {
         } else if (match == last || replaced != null) {
           out.accept(new Joined(Version.RETRACT, left, rev, null));
         }
+        // These retractions follow the row for the reason that {@link TableState} has.
+        takeBack(retold && match == last, left, rev, match.row, out);
         before = match;
       }
     }
