@@ -131,7 +131,7 @@ final class TableState {
     for (int i = 0; i < pieces.size(); i++) {
       out.accept(pieces.get(i));
       // The retractions follow the piece, whose revision they have. Before it they would retract it in a later step, if only until it comes, and
-      // give its neighbours there new revisions, each with retractions of its own.
+      // give its adjacent rows there new revisions, each with retractions of its own.
       if (i == pieces.size() - 1) {
         takeBack(table, events, changes.get(0).right, pieces.get(i), out);
       }

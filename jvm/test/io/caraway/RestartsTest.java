@@ -20,7 +20,7 @@ import java.util.function.Consumer;
 public final class RestartsTest {
   private static final long FOREVER = Long.MAX_VALUE / 4;
   private static final byte[] NONE = {-1, -1};
-  // The places of the join keys, and of the last column, in a joined row.
+  // The positions of the join keys, and of the last column, in a joined row.
   private static final int FIRST = 1;
   private static final int SECOND = 5;
   private static final int LAST = 7;
