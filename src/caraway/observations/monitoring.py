@@ -155,13 +155,14 @@ PROFILES = Observation(
 
 PROFILES_SHOWN = without(PROFILES, "kind")
 
+EXPECTATION = Column("expectation", lambda row: cut(row["expectation"].removeprefix("expect_"), MAX_NAME))
 STATUS = Column("status", lambda row: STATUSES[row["status"]][0], tone=lambda row: STATUSES[row["status"]][1])
 EXPECTATIONS = Observation(
     title="Expectations, violated ones first",
     rows="expectations",
     columns=(
         Column("dataset", "dataset", page=_leads_to("/quality", "dataset", "dataset")),
-        Column("expectation", lambda row: cut(row["expectation"].removeprefix("expect_"), MAX_NAME)),
+        EXPECTATION,
         STATUS,
         Column("since", lambda row: instant(row.get("status_since"))),
         # A strict check refuses what fails.
@@ -190,7 +191,7 @@ FAILURES = Observation(
     columns=(
         Column("event time", "at"),
         Column("dataset", "dataset"),
-        EXPECTATIONS.columns[1],
+        EXPECTATION,
         Column("values", lambda row: cut(json.dumps(row["values"], ensure_ascii=False, default=str), 100)),
     ),
 )

@@ -84,7 +84,7 @@ final class AsOfState {
         } else if (match == last || replaced != null) {
           out.accept(new Joined(Version.RETRACT, left, rev, null));
         }
-        // These retractions follow the row for the reason that {@link TableState} has.
+        // Retractions before the row would retract it in a later step until it comes, and give its adjacent rows new revisions ({@link TableState}).
         takeBack(retold && match == last, left, rev, match.row, out);
         before = match;
       }

@@ -273,7 +273,7 @@ class IndexWorker:
         found = []
         for plan in plans:
             known = known_erasures(self._store, plan.asset)
-            # These are read last, so that an erasure that comes between the two reads doesn't count as removed.
+            # The pending ones are read last, so that an erasure that comes between the reads doesn't count as removed.
             left = known_erasures(self._store, plan.asset, pending=True)
             found.append((plan, [erasure for erasure in known if erasure not in left]))
         return found
