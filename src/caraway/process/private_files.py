@@ -30,8 +30,8 @@ def sync(path: Path | str) -> None:
 def sync_names(path: Path) -> None:
     """Return when a file's name is on the disk, and that of its folder, which may be new as well."""
     for folder in path.parents[:2]:
-        # A folder that this user may enter, but not read, isn't new: Caraway can't have made it. So its names needn't
-        # be synced.
+        # Syncing a folder takes the right to read it. In a folder of somebody else, without that right, the name of a
+        # new file may be lost in a power failure.
         with suppress(PermissionError):
             sync(folder)
 

@@ -17,8 +17,8 @@ from caraway.graph.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, 
 FIRST_GENERATION = 1
 # Separates, in the content of an index, the index's name from the topic that it writes.
 EMITS = ">"
-# The number of hexadecimal digits of a source's fingerprint at the end of the name of its asset. The number of a
-# generation, which may follow, always has fewer digits, so it can be told from a fingerprint.
+# The name of a source's asset ends with this many hexadecimal digits of the source's fingerprint. The number of a
+# generation may follow. A generation always has fewer digits, so the two can't be confused.
 DEFINITION_DIGITS = 12
 
 

@@ -11,7 +11,7 @@ from caraway.state.tables import sink_replays
 
 # The outcome of a change that was sent. Any other outcome says why it wasn't.
 SENT = "sent"
-# The outcome of changes whose server died after it was done with them and before it noted whether they were sent.
+# The outcome of a change that a server dealt with, but ended before it noted whether the change was sent.
 UNKNOWN = "done by a server that ended before it could note whether the change was sent or left out"
 
 

@@ -23,7 +23,8 @@ from caraway.compute.extractors.traced import TracedExtractor
 from caraway.compute.extractors.worker import TARGET, Columns, FunctionWorker
 from caraway.compute.extractors.workers import Workers
 
-# This import makes servers load polars when they start. Otherwise their first large query would wait for it.
+# This import makes sure that servers have loaded polars when they start, whatever else they import. Their first large
+# query must not wait for it.
 from caraway.compute.query import polars_expressions  # noqa: F401
 from caraway.compute.query.batch import Batch, LaterRun
 from caraway.compute.query.datasets import DatasetLookups

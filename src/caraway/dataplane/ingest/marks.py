@@ -20,7 +20,7 @@ READ_BATCH = 5_000
 # The records of one payload that were written before, each as the name of its dataset and its mark, which names the
 # row.
 Written = frozenset[tuple[str, str]]
-# The first offset to read of each partition, by topic and the partition's number.
+# The offset from which each partition is read, by topic and number of the partition.
 Starts = Mapping[str, Mapping[int, int]]
 
 

@@ -69,7 +69,7 @@ class DeltaWriter:
         with _translated_errors(self._url):
             history = self._table.transaction_version(self._application(None))
             partitions = list(range(history or 0))
-            # Dead letters that were sent again are counted like a partition of their own, with the number `REPLAYED`.
+            # The number of the last dead letter that was sent again is stored like an offset, of partition `REPLAYED`.
             names = [*partitions, *([REPLAYED] if self._table.transaction_version(self._application(REPLAYED)) else [])]
             return {p: self._table.transaction_version(self._application(p)) or 0 for p in names}
 

@@ -421,7 +421,8 @@ class SinkWorker:
     def _epochs(self, written: Mapping[int, int]) -> dict[int, int]:
         """Return epochs in which the topic had all records before a position, where one is known."""
         before, opened = self._position, self._opened
-        # A position that hasn't moved keeps its epoch. Messages from the archive have none.
+        # An epoch stays valid as long as its position doesn't move. Messages from the archive have no epochs, so once
+        # they have moved a position, its epoch is unknown.
         found = {p: epoch for p, epoch in before.epochs.items() if written.get(p) == before.written.get(p)}
         if opened is not None:
             # While the state is made again, the feed reads records before the position, perhaps of an earlier epoch. So

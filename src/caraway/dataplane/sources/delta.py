@@ -293,7 +293,8 @@ class DeltaReader(PolledInRounds):
         there = {"insert": "c", "update_postimage": "u"}
         files: list[ChangeFile]
         if changed:
-            # The files of changes are read twice: first for the rows that are gone, then for those that are there.
+            # A `ChangeFile` has either the deletes or the inserts of a file, so each file is listed twice. The deletes
+            # of a version come before its inserts.
             files = [_change_file(file, ops) for ops in (gone, there) for file in changed]
         else:
             files = [_change_file(file, {"": "d"}) for file in removed if file.get("dataChange")]

@@ -42,8 +42,8 @@ class LiveRow:
     at_us: int
 
 
-# Reads the rows that a dataset has now from its records. It yields None now and then while it reads, so that the caller
-# can renew leases.
+# A function that derives the current rows of a dataset from its records. While it reads, it yields None now and then,
+# so that the caller can renew its leases.
 LiveRows = Callable[[], Iterable[LiveRow | None]]
 
 

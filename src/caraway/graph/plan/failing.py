@@ -7,8 +7,8 @@ from caraway.expr import nodes as n
 from caraway.expr.inference import infer_nullable, operand_type
 from caraway.expr.references import walk
 
-# Expressions of these types can't fail, apart from the operators in `_PARTIAL`. Some expressions of other types can't
-# fail either, and are then merely checked needlessly.
+# Nodes of these classes can't fail, except for the operators in `_PARTIAL`. Some other nodes can't fail either. Their
+# check is needless, but does no harm.
 _TOTAL = (n.Ref, n.Literal, n.Unary, n.Binary, n.IsNull, n.FillNull, n.When, n.StringCall)
 # If both operands are ints, these operators return null for a divisor of zero. In a column that isn't optional, null
 # counts as a failure.

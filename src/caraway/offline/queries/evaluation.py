@@ -180,8 +180,8 @@ class _Halving:
             computed = self._plan.columns(data, [self._times[row] or 0 for row in rows])
         except (InvalidInputError, ExtractorError) as error:
             if len(rows) == 1:
-                # Only the first "row 0" is replaced. It is the row's number; another one may be part of the value that
-                # the error quotes.
+                # The row was computed alone, so the error calls it "row 0". Only the first "row 0" is replaced by the
+                # row's real number, since a later one may be part of a value that the error quotes.
                 self._errors[rows[0]] = _ROW.sub(f"row {self._first + rows[0]}", str(error), count=1)
             return False
         for name, column in computed.items():
@@ -208,6 +208,6 @@ def array_of(series: pl.Series, dtype: DataType) -> pa.Array:
 
 def _array(values: Sequence[Any], dtype: DataType | None) -> pa.Array:
     if dtype is None:
-        # A feature that the caller supplies, and that isn't in the graph, has the type of its values.
+        # The graph has no type for a feature that only the caller supplies, so Arrow infers one from the values.
         return pa.array(values)
     return arrow_array(values, dtype)

@@ -20,7 +20,8 @@ from caraway.process.scratch import ScratchFolder
 RECORDS_BYTES = 64 << 20
 # A run of sorted records may take a half of this memory, a block of them an eighth.
 RUNS, BLOCKS = 2, 8
-# The kind of pieces of records that may be revised. They are brought together by identity first.
+# The kind of pieces with records of a dataset that has revisions. Spark gathers these pieces by the identities of their
+# records first, because a revision and the record that it replaces may have keys of different divisions.
 IDENTITIES = 2
 _ROW_NUMBER, _DIVISION = "record row", "record division"
 

@@ -62,8 +62,8 @@ def advanced(
             run(batch)
         except (InvalidInputError, ExtractorError) as error:
             if some.height == 1:
-                # Only the first "row 0" is replaced. It is the row's number; another one may be part of the value that
-                # the error quotes.
+                # The row was computed alone, so the error calls it "row 0". Only the first "row 0" is replaced by the
+                # row's real number, since a later one may be part of a value that the error quotes.
                 told = _ROW.sub(f"row {some[NUMBER][0]}", str(error), count=1)
                 pieces.append(_lost(some.with_columns(pl.lit(told, pl.String).alias(ERROR)), names, types))
             else:

@@ -42,7 +42,8 @@ ALGORITHMS: Mapping[str, tuple[type[Key], str | None]] = {
 # Smaller RSA keys are too weak (NIST SP 800-131A), and larger ones take too long.
 RSA_BITS = range(2048, 8193)
 MAX_KEYS = 100
-# The most bytes of a token, as a header of a request may have some more; and of an answer of the provider.
+# The most bytes of a token and of an answer of the provider. Strangers can send tokens, and heads of requests may have
+# 64 KiB, so tokens have a limit of their own.
 MAX_TOKEN, MAX_ANSWER = 16 * 1024, 512 * 1024
 # The most seconds for an answer of the provider, from the connection to its last byte.
 ANSWER_S = 5.0

@@ -33,9 +33,9 @@ STATUSES: Final[Mapping[int, str]] = {
     503: "A part is away",
     504: "It took too long",
 }
-# Statuses that all endpoints but the health check can answer: 403 for a page of another site or a foreign host
-# (`caraway.apps.server.access.sites`), 429 for a caller with too many requests and 504 for the deadline
-# (`caraway.apps.server.app`), 500 and 503 for failures of the server or of one of its processes.
+# Statuses that every endpoint except the health check documents: 403 if a page of another site or a foreign host asks
+# (`caraway.apps.server.access.sites`), 429 if a caller has too many requests under way, 504 if the deadline is missed
+# (both in `caraway.apps.server.app`), 500 and 503 if the server or one of its processes fails.
 OF_ALL: Final = frozenset({403, 429, 500, 503, 504})
 # Statuses of the health check, which is open to everybody: neither `Host`, nor a token, nor the limits of a caller are
 # checked.

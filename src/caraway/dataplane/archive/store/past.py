@@ -40,8 +40,8 @@ class ArchivedPast:
             return [], positions
         messages = self._messages.read(spans)
         last = {partition: offset for _, _, partition, offset in messages}
-        # Messages without rows aren't archived, and a span may end with some. A marker takes the place of the last one,
-        # so that the reader's offset moves behind them, too.
+        # The archive has no messages without rows and no erased rows. If a span ends with such messages, a marker
+        # stands in for the last one, so that the reader's offset moves behind all of them.
         ends = [(MARKER_KEY, b"", p, end - 1) for p, (_, end) in spans.items() if last.get(p) != end - 1]
         return [*messages, *ends], {**positions, **{p: end for p, (_, end) in spans.items()}}
 

@@ -108,7 +108,8 @@ class LineageWatch:
     def _send_runs(self, needed: Needed) -> None:
         known = self._read() if self._runs is None else self._runs
         found, now = changes(known, _runs_of(needed), self._jobs())
-        # The ids of runs are kept before they are sent, so that whoever goes on can end each run that was sent.
+        # Runs are stored before their events are sent, so that a server that takes over can end each run that was
+        # announced.
         if now != known:
             self._objects.write(OBJECT, ENCODER.encode(list(now.values())))
         self._runs = now

@@ -28,7 +28,7 @@ from caraway.state.tables import quality_counts, quality_samples, quality_totals
 from caraway.state.watched import WatchedStore
 
 WATCH = "quality"
-# The most samples that are kept of an expectation.
+# Postgres keeps at most this many samples of each expectation, the newest ones.
 KEPT_SAMPLES = 20
 # The time before the newest window of a dataset beyond which windows are added up to hours.
 FINE = timedelta(days=2)
