@@ -65,7 +65,7 @@ else:
             "plot_freshness": "caraway.client.charts:plot_freshness",
             "profile": "caraway.client.profiling:profile",
             "training_set": "caraway.client.desk:training_set",
-            # Packages that become attributes of `caraway` when they are asked for.
+            # Packages that are imported when they are first accessed as attributes of `caraway`.
             "datasets": "caraway.datasets",
             "dtypes": "caraway.dtypes",
             "errors": "caraway.errors",

@@ -25,8 +25,8 @@
 import reprlib
 from typing import ClassVar
 
-# The most characters that a message or a log line quotes of a text that Caraway didn't write, such as a part of a
-# request or a library's error. They are enough to recognise the text, and too few to fill logs or answers.
+# Messages and log lines quote at most this many characters of a text that Caraway didn't write, such as a part of a
+# request or a library's error. So many are enough to recognise the text, and too few to fill logs or answers.
 SHOWN_CHARACTERS = 200
 
 
@@ -55,8 +55,8 @@ class _Quotes(reprlib.Repr):
         return super().repr_int(x, level) if x.bit_length() < MOST_BITS else f"a number of {x.bit_length():,} bits"
 
 
-# A whole number of at least this many bits (some 180 digits) isn't written out in messages: they say how many bits it
-# has. Python needs long to format large numbers, and refuses it from 4,300 digits on by default.
+# Messages don't write out whole numbers of at least this many bits (some 180 digits), but say how many bits they have.
+# Python takes long to format large numbers, and refuses it from 4,300 digits on by default.
 MOST_BITS = 600
 _QUOTES = _Quotes()
 

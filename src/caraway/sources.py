@@ -1,6 +1,6 @@
 """The former name of `caraway.connectors`, with the names that it had then."""
 
-# Compatibility only: new code imports from `caraway.connectors`.
+# This module is for compatibility only. New code imports from `caraway.connectors`.
 from caraway.connectors import (
     CSV,
     S3,

@@ -6,7 +6,8 @@ from typing import Any
 from caraway.observations.observation import Observation, rows_of, text_of
 from caraway.process.displays import Table, html
 
-# The most columns of a table in a notebook. The columns that come first tell most, so the others are left out.
+# At most this many columns of a table are shown in a notebook. The columns that come first tell most, so the others are
+# left out.
 MAX_COLUMNS = 12
 
 

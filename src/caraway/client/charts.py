@@ -19,7 +19,8 @@ from caraway.featuresets.features import Feature
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The bins of numbers, and the most categories, which are those that are the most frequent in any of the tables.
+# The number of bins for numbers, and the largest number of texts that have bars: those that are the most frequent in
+# any of the tables.
 BINS, CATEGORIES = 40, 20
 # Values outside of these quantiles are in the first and the last bin, so that an outlier doesn't squeeze all others.
 EDGES = (0.005, 0.995)
@@ -141,7 +142,8 @@ def plot_freshness(datasets: Sequence[str] = (), *, client: Client | None = None
         raise InvalidInputError("plot_freshness: no dataset was measured yet (server.heartbeat_seconds)")
     axes: Axes = pyplot.subplots(figsize=SIZE, layout="constrained")[1] if ax is None else ax
     for name in datasets or history:
-        # A minute without a measurement, as the server was away, becomes NaN, so the line has a gap there.
+        # A minute without a measurement, such as while the server was down, becomes NaN, so that the line has a gap
+        # there.
         ages = history[name].resample("1min").max()
         axes.plot(pd.DatetimeIndex(ages.index).tz_localize(None).to_numpy(), ages.to_numpy(), label=name)
     axes.set_yscale("log")

@@ -32,7 +32,7 @@ from caraway.featuresets.featureset import Featureset
 # and the longest one.
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
-# How long sending a chunk of rows is repeated by default, in seconds.
+# By default, the sending of a chunk of rows is repeated for at most this many seconds.
 RETRY_TIMEOUT_S = 60.0
 
 _Result = TypeVar("_Result")

@@ -29,8 +29,8 @@ RECORD: Final = Path("run", "stack.json")
 TOKEN: Final = Path("run", "token")
 LOCK: Final = Path("run", "lock")
 
-# The most bytes that are read of a file that a stack writes to announce itself. The record of a stack takes a few kB
-# and a token some 60 bytes, so a larger file isn't one of Caraway's and is treated as missing.
+# At most this many bytes are read of a file by which a stack announces itself. The record of a stack takes a few kB and
+# a token some 60 bytes, so a larger file isn't one of Caraway's and is treated as missing.
 MAX_FILE_BYTES: Final = 1_000_000
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})

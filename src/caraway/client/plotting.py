@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 WHERE = "plot_features"
 INSTALL = "pip install 'caraway[plot]'"
-# A line needs two points, and no screen shows more than some thousands beside each other.
+# The least, the default and the largest number of points. A line needs two, and no screen shows more than some
+# thousands side by side.
 FEWEST_POINTS, POINTS, MOST_POINTS = 2, 500, 10_000
-# The name of the column of times. Names of features have a dot, so that none is called so.
+# The name of the column of times. Names of features contain a dot, so no feature has this name.
 TIME = "time"
-# Inches: wide enough for a line of a day, and low enough for several charts below each other in a notebook.
+# The size of a chart in inches: wide enough for a line of a day, and low enough for several charts below each other in
+# a notebook.
 SIZE = (9.0, 3.5)
 
 

@@ -67,7 +67,7 @@ class Response(Mapping[str, Any]):
         return {"status_code": self.status_code, "headers": self.headers, "body": self.text}
 
 
-# Errors of OpenSSL, and the remedies.
+# Errors that OpenSSL reports, by their names, and the remedies.
 TLS_REMEDIES: Final = {
     "CERTIFICATE_VERIFY_FAILED": "it shows a certificate that isn't trusted for this name. Name the file with its "
     "authority in the variable SSL_CERT_FILE, and use a URL with a name for which the certificate is",

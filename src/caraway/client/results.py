@@ -13,10 +13,10 @@ from caraway.process.displays import Table, html
 
 # The HTTP status of an answer that reports that no row was accepted.
 NONE_TAKEN = 422
-# The most refused rows whose reasons the text of an error contains.
+# The text of an error contains the reasons of at most this many refused rows.
 SHOWN_REASONS = 10
-# The most reasons, and the most names of one kind of change, that a plain `repr` contains; the attributes contain all
-# of them.
+# A plain `repr` contains at most this many reasons, and this many names of one kind of change. The attributes contain
+# all of them.
 SHOWN = 5
 
 

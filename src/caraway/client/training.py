@@ -25,15 +25,15 @@ HISTORY, ERROR = "_history", "_error"
 # The states of a query that isn't over.
 UNDER_WAY = frozenset({"waiting", "running"})
 SUCCEEDED = "succeeded"
-# A training set warns if a greater share of its rows has an event at its own time. A lesser share may be chance, if
-# events are frequent and have times in whole minutes.
+# A training set warns if more than this share of its rows have an event at their own time. A smaller share may be
+# chance, if events are frequent and have times in whole minutes.
 MOST = 0.9
 # Seconds between two looks at a query's progress: the first pause, which grows, and the longest one.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
-# Seconds for which a client asks on while the server doesn't answer. A query outlives its server's restart, which may
-# take minutes on a busy machine.
+# A client repeats its request for this many seconds while the server doesn't answer. A query outlives a restart of its
+# server, which may take minutes on a busy machine.
 OUTAGE_S = 600.0
-# The first HTTP status that blames the server, such as one that is just starting.
+# HTTP statuses from this one on mean that the server is in trouble, for example just starting.
 SERVER_ERROR = 500
 BATCH_ROWS = 1_024
 
@@ -242,8 +242,8 @@ def wait_for(
                     lagging=(),
                 )
             sleep(pause)
-            # The pause grows by 15%, so a client learns of a query's end at most about a seventh of the query's time
-            # later.
+            # The pause grows by 15%, so a client notices the end of a query after at most about a seventh of the
+            # query's time.
             pause = min(1.15 * pause, LONGEST_PAUSE_S)
     if status["status"] != SUCCEEDED:
         reason = status["error"] or "it was cancelled"

@@ -10,9 +10,9 @@ from caraway.client.response import Response
 from caraway.errors import InvalidInputError, NotServedError
 from caraway.process.displays import Table, html
 
-# Seconds for which the server waits before it answers that something lags: in the first request, which is short so that
-# some progress is shown soon, and at most. Each request follows the chain of jobs anew from its first topic, so later
-# ones double up to a time that is enough for the whole chain.
+# Seconds for which the server waits before it answers that something lags: in the first request, and at most. The first
+# wait is short, so that some progress is shown soon. Each request follows the chain of jobs anew from its first topic,
+# so the waits double up to a time that is enough for the whole chain.
 FIRST_S, LONGEST_S = 0.5, 10.0
 # The number of lagging parts that a message lists.
 SHOWN = 10

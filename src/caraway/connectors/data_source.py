@@ -17,8 +17,8 @@ class DataSource(Settings):
 
     #: The kind of the system in a spec.
     kind: ClassVar[str]
-    #: The method to call, as the end of an error message: `@source` and `@sink` take a table or topic of a system, and
-    #: this error is raised if the system itself is given.
+    #: The end of the error message for users who give the system itself to `@source` or `@sink`: it names the method
+    #: that makes the table or topic that these need.
     required_fields: ClassVar[str]
 
     def identifier(self) -> str:
@@ -31,7 +31,8 @@ class ExternalSource(DataSource):
 
     #: The class of the system's spec, whose fields are the settings.
     spec_class: ClassVar[type[Any]]
-    #: The names of settings that aren't those of their fields in the spec, by the names of these fields.
+    #: The settings whose names differ from those of their fields in the spec: the name of the setting, by that of the
+    #: field.
     renamed: ClassVar[Mapping[str, str]] = {}
     # True if the object is a reference to a system that was registered on the server.
     _registered = False

@@ -10,8 +10,8 @@ from caraway.graph.connectors import RedisConnector as RedisSpec
 from caraway.graph.systems import RedisSystem
 
 FORMATS = ("hash", "json")
-# The keys under which sinks keep their positions begin like this (`caraway.dataplane.sinks.redis.rows`), so keys of
-# rows mustn't.
+# Sinks store their positions under keys that begin with this text (`caraway.dataplane.sinks.redis.rows`), so keys of
+# rows must not begin with it.
 POSITION = "caraway:"
 # Redis counts the time to live in milliseconds, so none can be shorter.
 SHORTEST_TTL_US = 1_000

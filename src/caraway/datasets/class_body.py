@@ -15,7 +15,7 @@ from caraway.graph.specs import FieldSpec
 
 RESERVED = ("cls", "self", "fields", "key_fields", "on_demand", "timestamp_field", "fqn")
 
-# The marker of a field that is declared without `= field(...)`: it is no key, no timestamp and no erase key.
+# The marker of a field that is declared without `= field(...)`: no key, no timestamp and no erase key.
 NO_MARK = FieldMarker(key=False, timestamp=False, erase_key=False)
 
 

@@ -24,8 +24,8 @@ from caraway.graph.trees import is_terminal
 from caraway.lib.expectations import expectations_of
 from caraway.lib.metadata import documented, get_metadata, module_owner
 
-# The attributes in which `@source` and `@sink` leave their connectors. They set them on the class if they stand below
-# `@dataset`, and on the dataset if they stand above.
+# `@source` and `@sink` store their connectors in these attributes: of the class if the decorator stands below
+# `@dataset`, and of the dataset if it stands above.
 SOURCE_FIELD = "__caraway_data_sources__"
 SINK_FIELD = "__caraway_data_sinks__"
 FOREVER_RETENTION = "forever"

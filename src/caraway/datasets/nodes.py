@@ -35,7 +35,7 @@ from caraway.graph.tracing.frames import trace_column, trace_filter
 if TYPE_CHECKING:
     from caraway.datasets.dataset import Dataset
 
-# The helpers that `@includes` names on the pipeline whose function runs now.
+# The helper functions that `@includes` names on the pipeline whose function is running now.
 _included: ContextVar[tuple[Callable[..., Any], ...]] = ContextVar("caraway_pipeline_includes", default=())
 
 
@@ -57,7 +57,7 @@ class Node:
         self._schema = schema
         self._out_edges = 0
 
-    # These names begin with `node_`, because a dataset, which is a node, has its columns as attributes.
+    # The names begin with `node_`, because a dataset is a node and has its columns as attributes.
     @property
     def node_operator(self) -> ops.Operator:
         """The operator tree up to here."""

@@ -116,7 +116,7 @@ def _annotated(base: Any, extras: tuple[Any, ...]) -> t.DataType:
     """Return the type in `Annotated[T, ...]`, which is a restriction, `Decimal[n]` or `Embedding[n]`."""
     given = [typing.cast("t.DataType", extra) for extra in extras if isinstance(extra, t.Annotation)]
     if not given:
-        # An `Annotated` without a type of Caraway's is meant for other programs, and counts as T alone.
+        # An `Annotated[T, ...]` without a type of Caraway's is meant for other programs, and is read as T alone.
         return dtype_of(base)
     if len(given) > 1:
         names = " and ".join(map(t.type_name, given))

@@ -20,14 +20,15 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = date(1970, 1, 1)
 US_PER_DAY = 86_400_000_000
 # The greatest number of seconds since the epoch whose nanoseconds fit int64; it is in the year 2262. A number without a
-# unit is read as seconds, milliseconds, microseconds or nanoseconds: the first by which it lies in 1677 to 2262.
+# unit is read in the first of these units that gives an instant in the years 1677 to 2262: seconds, milliseconds,
+# microseconds, nanoseconds.
 MAX_SECONDS = 9_223_372_036
 US = timedelta(microseconds=1)
 # The first and the last instant that Python's datetime can hold in UTC, in microseconds.
 MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // US
 MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // US
-# The most characters of a text that is read as an instant; a longer one is refused without parsing it. The longest in
-# use, of RFC 2822 with a comment, have some 50.
+# A text with more characters is refused as an instant without being parsed. The longest texts in use, those of RFC 2822
+# with a comment, have some 50.
 MAX_TEXT = 200
 
 _SLASHES = re.compile(r"^(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)

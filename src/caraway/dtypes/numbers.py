@@ -39,8 +39,8 @@ def _to_int(value: Any) -> int:
             number = Decimal(value) if isinstance(value, Decimal) or _NUMERIC.fullmatch(value) else Decimal("nan")
         except InvalidOperation:
             raise v.mismatch("int", value) from None
-        # A number of more than 20 digits doesn't fit 64 bits. It is refused before it is converted to an int, because
-        # 1e1000000 would become an int of a million digits.
+        # An integer of more than 20 digits doesn't fit 64 bits, so it is refused before it is converted: 1e1000000
+        # would become an int of a million digits.
         if number.is_finite() and number.adjusted() < 20 and number == number.to_integral_value():
             return int(number)
     raise v.mismatch("int", value)

@@ -21,7 +21,7 @@ from caraway.dtypes.instants import to_date
 from caraway.dtypes.values import CONVERSIONS, DECIMAL_DIGITS, Convert, cast, conforms, decode, is_null, same
 from caraway.errors import InvalidInputError
 
-# The most data types whose compiled conversions `_checked` keeps in its cache; a deployment has some hundreds of types.
+# `_checked` caches the compiled conversions of at most this many data types; a deployment has some hundreds of types.
 MAX_KEPT = 1_000
 
 

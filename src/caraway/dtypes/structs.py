@@ -17,8 +17,8 @@ from caraway.dtypes.containers import at
 from caraway.dtypes.types import DataType, StructType
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 
-# A function that makes an expression for `S.expr(…)` or `S.zip(…)`. `caraway.expr` registers it here: that
-# package imports `caraway.dtypes`, which therefore can't import it.
+# A function that makes the expression of `S.expr(...)` or `S.zip(...)` for a struct class S. `caraway.expr` registers
+# such functions here, since it imports `caraway.dtypes`, which therefore can't import `caraway.expr`.
 Builder = Callable[[type, Mapping[str, object]], Any]
 _builders: dict[str, Builder] = {}
 

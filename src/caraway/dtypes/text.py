@@ -42,7 +42,7 @@ def _bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, Mapping) and value.keys() == {"base64"}:
-        # A request in JSON holds bytes in this form: {"base64": "…"}.
+        # JSON requests have bytes in this form: {"base64": "..."}.
         try:
             return base64.b64decode(value["base64"], validate=True)
         except (ValueError, TypeError):

@@ -122,7 +122,7 @@ class Conversions:
 CONVERSIONS: dict[type, Conversions] = {}
 
 
-# The types that have no value which stands for null. Most values are of these types, so they are looked at first.
+# The types none of whose values stands for null. Most values are of these types, so `is_null` checks for them early.
 NEVER_NULL: frozenset[type] = frozenset({str, int, bool, bytes, list, dict, Decimal})
 
 

@@ -118,6 +118,6 @@ def _fields(operation: str, fields: Mapping[str, object]) -> tuple[tuple[str, No
     return tuple((name, make_expr(value).node) for name, value in fields.items())
 
 
-# This package imports `caraway.dtypes`, so `caraway.dtypes.structs` can't import it in turn. That module gets the
-# functions behind the methods `S.expr(x=…)` and `S.zip(x=…)` of a struct class by this registration.
+# `caraway.dtypes.structs` can't import this package, because this package imports `caraway.dtypes`. So that module gets
+# the functions behind `S.expr(x=...)` and `S.zip(x=...)` of a struct class S by this registration.
 register_builders(expr=lambda cls, fields: make_struct(fields, cls), zip=zip)

@@ -1,7 +1,7 @@
 """All names of expressions in one module; `caraway.expr` has the most used ones."""
 
-# This module defines nothing. Programs import from it, and it is the place of `zip`: `caraway.expr` leaves that name
-# out, so that `from caraway.expr import *` doesn't replace Python's own `zip`.
+# The module defines nothing; programs import names from it. `zip` is exported only here: `caraway.expr` leaves that
+# name out, so that `from caraway.expr import *` doesn't replace Python's own `zip`.
 from caraway.errors import InvalidExprException
 from caraway.expr.builders import col, datetime, from_epoch, lit, make_struct, now, repeat, var, zip  # noqa: A004
 from caraway.expr.choices import when

@@ -22,7 +22,8 @@ from caraway.expr.promotion import promotes
 if TYPE_CHECKING:
     from caraway.expr.namespaces import DatetimeExpr, DictExpr, ListExpr, NumberExpr, StringExpr, StructExpr
 
-# The annotations of `Expr` and its subclasses use this alias, because `str` is a property of theirs.
+# `Expr` and its subclasses have a property `str`, which hides Python's type in their bodies, so annotations there use
+# this alias.
 Text: TypeAlias = str
 
 

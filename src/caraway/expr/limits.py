@@ -2,10 +2,10 @@
 
 from caraway.errors import InvalidInputError
 
-# The most times that `repeat` repeats a value, and the most that several of them in one expression do together, since
-# they may stand in each other. Embeddings have a few thousand numbers.
+# `repeat` repeats a value at most this many times. Several `repeat` within one list multiply their counts, so the
+# product is limited, too. Embeddings have a few thousand numbers.
 MAX_REPEATED, MAX_REPEATED_TOGETHER = 10_000, 1_000_000
-# The most characters of a text that `concat` makes, about as many as a record may have bytes.
+# `concat` makes texts of at most this many characters, about as many as a record may have bytes.
 MAX_CHARACTERS = 1_000_000
 
 

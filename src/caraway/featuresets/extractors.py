@@ -121,12 +121,14 @@ class FunctionExtractor(Extractor):
             setattr(self.function, INCLUDES_ATTRIBUTE, tuple(dict.fromkeys((*above, *included(self.function)))))
 
     def _marked(self, attribute: str) -> tuple[Any, ...] | None:
-        # Decorators above `@extractor` set attributes of this object, those below it attributes of the function.
+        # Decorators above `@extractor` set attributes of this object, and decorators below it set attributes of the
+        # function.
         found = self.__dict__.get(attribute, getattr(self.function, attribute, None))
         return None if found is None else tuple(found)
 
 
-# For type checkers `@extractor` returns a function, because a featureset has the extractor as a function to call.
+# The annotations say that `@extractor` returns a function, because a featureset has the extractor as a function to
+# call.
 Function = Callable[..., Any]
 
 

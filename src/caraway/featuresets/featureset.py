@@ -118,8 +118,8 @@ class Featureset:
         # The metadata is read now, because `.meta(...)` may have changed it after the extractor was made.
         spec = replace(spec, metadata=feature.metadata)
         if isinstance(spec, AliasExtractor):
-            # The default is checked here and not at the definition, because a program may define a wrong one as long as
-            # it doesn't commit it.
+            # The default is checked at the commit and not at the definition, because a program may define a wrong
+            # default as long as it doesn't commit it.
             default = stored_default(f"feature {feature.fqn()}", feature, feature.data_type)
             spec = replace(spec, default=default)
         return spec

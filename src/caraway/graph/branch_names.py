@@ -5,8 +5,9 @@ import re
 from caraway.errors import InvalidInputError, quoted
 
 MAX_CHARACTERS = 200
-# The parts of a name between slashes begin with a letter, digit or _. So no part is `.`, `..` or an option of a
-# command, and a path or URL that ends with the name stays below the folder or address that it is appended to.
+# Slashes separate the parts of a branch's name, and each part begins with a letter, digit or _. So no part is `.` or
+# `..` or looks like an option of a command, and a path or URL that ends with the name stays below the folder or address
+# that it is appended to.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*")
 
 

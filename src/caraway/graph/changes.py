@@ -21,14 +21,16 @@ from caraway.graph.operators import Operator
 from caraway.graph.specs import Graph, Metadata, PipelineSpec
 from caraway.graph.systems import SecretRef
 
-# The most changes of one definition that are listed.
+# At most this many changes of one definition are listed.
 SHOWN_CHANGES = 8
-# The most characters of a value that is shown; a longer one is only said to have changed.
+# A value with more characters isn't shown: the list only says that it changed. A changed line of code is cut to this
+# many.
 MAX_SHOWN = 80
 # Fields whose differences aren't listed: `env` only selects what is committed, a change of a pickled function shows in
 # its text, and a connector's system is compared as an entity of its own.
 IGNORED = frozenset({"env", "pickled", "system"})
-# Parameters that may have a password among them, and instants in microseconds, aren't shown.
+# Fields whose values aren't shown: `jdbc_params` may contain a password, and the other two are instants in
+# microseconds.
 HIDDEN = frozenset({"jdbc_params", "since_us", "until_us"})
 ABSENT = "not there"
 
@@ -136,8 +138,8 @@ def parts_changed(
                     a, b, name if isinstance(a, Metadata | Connector) else own, partial(_shown, item)
                 )
     elif repr(old) != repr(new):
-        # The texts are compared and not the values, because NaN isn't equal to itself: it would always count as
-        # changed.
+        # The `repr` texts are compared instead of the values, because NaN isn't equal to itself and would always be
+        # listed as changed.
         yield name, shown(old), shown(new)
 
 

@@ -10,8 +10,8 @@ from caraway.graph import operators as ops
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 
-# The columns, each with its dataset, that a value is computed from; None if a user's function computes it from whole
-# rows, so that nobody knows which columns it reads.
+# The columns, as pairs of dataset and column, from which a value is computed. None if a user's function computes the
+# value from whole rows, since the columns that the function reads are then unknown.
 Origins = frozenset[tuple[str, str]] | None
 NOTHING: Origins = frozenset()
 

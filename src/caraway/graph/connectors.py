@@ -50,22 +50,23 @@ from caraway.graph.systems import (
 class Connector:
     """One thing that is read or written; a subclass has its fields, and what differs from the traits here."""
 
-    # The class with which a server reads such a source, as "module:class"; empty if servers can't read it, or if
-    # clients send the rows, as to a webhook. It is named and not imported, so that definitions don't load the system's
-    # library.
+    # The class with which a server reads such a source, as "module:class"; empty if servers can't read the source, or
+    # if clients send its rows, as to a webhook. The class is named and not imported, so that definitions don't load the
+    # library of the external system.
     reader: ClassVar[str] = ""
-    # The classes for those formats that `reader` doesn't read, by the name of the format, as "module:class".
+    # The classes, as "module:class", that read the formats which `reader` can't read, by the name of the format.
     format_readers: ClassVar[Mapping[str, str]] = {}
     # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()
-    # True if rows are the changes of a table, whose deletes may have only the table's key. The keys of the dataset must
-    # then be columns, and nothing else may write the dataset.
+    # True if records are the changes of a table. A delete may have only the table's key, so the keys of the dataset
+    # can't be computed by preproc. A truncate deletes all rows of the dataset, so the dataset can't have another
+    # source.
     captures: ClassVar[bool] = False
     # The module of a library that the reader or writer imports, and the extra of Caraway that installs the library;
     # empty if none is needed.
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
-    # The function that removes what the reader has made in the system, when the source is gone for good, as
-    # "module:function" (`caraway.dataplane.sources.reader.Forget`); empty if the reader makes nothing.
+    # The function, as "module:function", that removes the objects which the reader made in the external system, once
+    # the source is deleted (`caraway.dataplane.sources.reader.Forget`); empty if the reader makes none.
     forget: ClassVar[str] = ""
     # The class with which a server writes such a sink, as "module:class"; empty if servers can't write it.
     writer: ClassVar[str] = ""
@@ -164,8 +165,8 @@ class Connector:
         """Raise `CommitError`, with `where` before its text, if a sink can't be like this."""
 
 
-# The classes of connectors by name. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice
-# for it; the second class, which is the one in use, replaces the first here.
+# The classes of connectors by name. `dataclass(slots=True)` makes a second class from each class, so
+# `__init_subclass__` runs for both. The second class, which is the one in use, replaces the first here.
 CONNECTORS: dict[str, type[Connector]] = {}
 
 

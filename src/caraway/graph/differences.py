@@ -23,8 +23,8 @@ from caraway.graph.fingerprints import (
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.sources import SourceSpec
 
-# The number of lines that a difference quotes of the old and of the new text of a pipeline or function, from the first
-# line on that differs.
+# A difference quotes this many lines of the old and of the new text of a pipeline or function, beginning with the first
+# line that differs.
 SHOWN_LINES = 3
 
 WithDefault = specs.LookupExtractor | specs.AliasExtractor

@@ -7,8 +7,8 @@ from caraway.graph.specs import Graph
 
 EnvSelector = str | list[str] | None
 
-# `env=[]` is kept as this selector. A commit for an environment never includes such a part, because no environment has
-# the empty name; a commit without an environment includes it, as it includes all parts.
+# `env=[]` is stored as this selector. A commit for an environment never includes a part with it, because no environment
+# has the empty name. A commit without an environment includes the part, since it includes all parts.
 _NONE = ("",)
 
 
@@ -51,7 +51,8 @@ def is_selected(names: tuple[str, ...], env: str | None) -> bool:
 def common_env(first: tuple[str, ...], second: tuple[str, ...]) -> str | None:
     """Return the name of an environment that two selectors both include, None if there is none."""
     named = [name.removeprefix("~") for name in (*first, *second) if name not in _NONE]
-    # Two selectors of negated names both include every name that neither mentions, so one such name is a candidate.
+    # Two selectors of negated names (`~name`) both include every name that neither of them mentions, so one such name
+    # is a candidate.
     other = next(name for number in range(len(named) + 1) if (name := f"other{number}") not in named)
     candidates = (*named, other) if _NONE not in (first, second) else ()
     return next((name for name in candidates if is_selected(first, name) and is_selected(second, name)), None)

@@ -9,7 +9,7 @@ from caraway.errors import DefinitionError
 from caraway.graph.json_schemas import check_schema
 from caraway.process.patterns import searcher
 
-# The parameters of checks whose argument is the name of one column, and the one whose argument is a list of such names.
+# The parameters of checks that take the name of one column, and below them the parameter that takes a list of names.
 COLUMN_PARAMETERS = ("column", "column_A", "column_B", "column_a", "column_b")
 COLUMN_LIST_PARAMETER = "column_list"
 
@@ -57,7 +57,7 @@ TYPE_NAMES: Mapping[str, frozenset[str]] = {
     "list": frozenset({"list", "List", "array", "ndarray", "ArrayType"}),
     "dict": frozenset({"dict", "Dict", "map", "struct", "MapType", "StructType"}),
 }
-# The argument of checks that refuse the rows which fail. It is absent from those that only count them.
+# A check with this argument refuses the rows that fail it. A check without the argument only counts such rows.
 STRICT = "strict"
 # The languages of a `row_condition`.
 CONDITION_PARSERS = ("pandas",)

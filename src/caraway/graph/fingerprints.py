@@ -20,9 +20,9 @@ from caraway.graph.trees import without_pickles
 from caraway.graph.wire.graphs import canonical_bytes, encode_graph
 from caraway.graph.wire.messages import to_message
 
-# The version of the rules by which fingerprints are made; it precedes all hashed bytes and is stored beside the hash.
-# If other parts of a definition are to be hashed, or their canonical bytes change, it must be raised, which changes all
-# fingerprints.
+# The version of the rules by which fingerprints are made. The number precedes all hashed bytes and is stored beside the
+# hash. Raise it if other parts of a definition are to be hashed, or if the canonical bytes change; all fingerprints
+# change then.
 FINGERPRINT_SCHEME = 3
 
 
@@ -139,7 +139,7 @@ def _bare_extractor(extractor: specs.Extractor) -> specs.Extractor:
 def _without_docstring(text: str) -> str:
     """Return the text of a function, and of what it uses, without the function's docstring."""
     lines = text.splitlines(keepends=True)
-    # Only the first function is read: behind it are texts of captured values, which needn't be Python.
+    # Only the function itself is read: the texts of captured values follow it, and they needn't be Python.
     tokens = tokenize.generate_tokens(iter(lines).__next__)
     try:
         while (token := next(tokens)).type != tokenize.INDENT:

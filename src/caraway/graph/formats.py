@@ -12,24 +12,24 @@ from caraway.graph.systems import AzureSystem, CSVFormat, GCSSystem
 # The values that `cdc=` may have: for every system, and for systems whose records may be Debezium's change envelopes.
 PLAIN_CDC = frozenset({"append", "upsert"})
 ENVELOPE_CDC = PLAIN_CDC | {"debezium"}
-# The readers of files, and of the formats of tables, whichever store they are in.
+# The reader of files, and the reader of each table format; a reader is the same for every store that holds the files.
 FILES_READER = "caraway.dataplane.sources.files.reader:FilesReader"
 TABLE_READERS: Mapping[str, str] = {
     "delta": "caraway.dataplane.sources.delta:DeltaReader",
     "hudi": "caraway.dataplane.sources.hudi.reader:HudiReader",
     "iceberg": "caraway.dataplane.sources.iceberg.reader:IcebergReader",
 }
-# The modules that the readers of tables need, and the extras that bring them, by format.
+# For each table format, the module that its reader imports, and the extra of Caraway that installs the module.
 TABLE_LIBRARIES: Mapping[str | None, tuple[str, str]] = {
     "hudi": ("hudi", "hudi"),
     "iceberg": ("pyiceberg", "iceberg"),
 }
-# The modules that the readers of stores need, whatever the format, and the extras that bring them.
+# For each kind of store, the module that reading from it needs with any format, and the extra that installs the module.
 STORE_LIBRARIES: Mapping[str, tuple[str, str]] = {
     GCSSystem.kind: ("google.cloud.storage", "gcs"),
     AzureSystem.kind: ("azure.storage.blob", "azure"),
 }
-# The values of cdc with which tables of a format can be read.
+# For each table format, the values of `cdc=` with which its tables can be read.
 TABLE_CDC: Mapping[str, frozenset[str]] = {
     "delta": frozenset({"native"}),
     "hudi": PLAIN_CDC | {"native"},

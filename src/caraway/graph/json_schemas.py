@@ -6,11 +6,12 @@ from urllib.parse import unquote
 from caraway.errors import DefinitionError
 from caraway.process.patterns import searcher
 
-# The most parts of a schema, with each reference replaced by what it refers to. Validation visits each of them at most
-# once for each part of a document; schemas that models of Python generate have some hundreds.
+# A schema may have at most this many parts, counted after each reference is replaced by the part that it refers to.
+# Validation visits each of these parts at most once for each part of a document. Schemas that Python models generate
+# have some hundreds of parts.
 MAX_PARTS = 5_000
-# Keywords by which a part can refer to others in a way that isn't counted, or match names of properties by Python's own
-# regular expressions, whose time isn't linear.
+# Keywords that are refused. The first three belong to references that `check_schema` doesn't count. `patternProperties`
+# matches the names of properties by Python's own regular expressions, whose time isn't linear.
 UNSUPPORTED = ("$anchor", "$dynamicRef", "$recursiveRef", "patternProperties")
 
 

@@ -224,7 +224,7 @@ class Changelog:
     marks_inserts: bool
 
 
-# The operators of which each output row is an input row or made of one, and has the identity of that row
+# Operators whose every output row is an input row or is made from one input row, and has that row's identity
 # (docs/inside/records.md).
 RowByRow = (
     Filter | FilterFunction | Assign | AssignFunction | Transform | Select | Drop | DropNull | Rename | Dedup | First

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 HIDDEN = "***"
-# The number of characters of the shortest secret that is removed. Shorter texts occur by chance everywhere, so their
-# removal would make other texts unreadable.
+# Secrets with fewer characters than this aren't removed: such short texts occur by chance everywhere, so their removal
+# would make other texts unreadable.
 SHORTEST = 4
 
 _handed_out: set[str] = set()

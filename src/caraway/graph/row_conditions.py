@@ -41,7 +41,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
 }
 _NULL_TESTS = {"isnull": True, "isna": True, "notnull": False, "notna": False}
-# The most characters of a condition, and how deep its parts may be in each other.
+# A condition has at most this many characters, and at most this many levels of nested parts.
 MAX_CHARACTERS, MAX_DEPTH = 2_000, 50
 
 
@@ -66,8 +66,8 @@ def row_condition(text: object, types: Mapping[str, DataType]) -> Node:
 class _Parser:
     def __init__(self, types: Mapping[str, DataType]) -> None:
         self._types = types
-        # The columns that the text names between backticks, by the Python names that replace them so that `ast` can
-        # parse it.
+        # The columns that the text names in backticks, by the Python names that replace them, since `ast` can't parse
+        # backticks.
         self._quoted: dict[str, str] = {}
 
     def parse(self, text: str) -> Expr:

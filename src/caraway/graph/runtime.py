@@ -91,7 +91,8 @@ class DatasetHandle:
         return provider(self._name, ts.reset_index(drop=True), frame, wanted)
 
     def __getattr__(self, attribute: str) -> Any:
-        # Code that uses `Dataset.column` as text sees the name of the column, as in the definition.
+        # The attribute of a column is its name, so code that uses `Dataset.column` as text gets the same text as in the
+        # definition.
         if attribute in self.__dict__.get("_columns", ()):
             return attribute
         members = self.__dict__.get("_members", {})

@@ -153,7 +153,8 @@ def _check_constant(where: str, constant: Constant, field: DataType) -> None:
     if constant.dtype == DATETIME:
         fits = base_type(field) == DATETIME
     else:
-        # An int fits a field of type datetime: when rows are made, it is cast like a number in a payload, as an epoch.
+        # An int constant fits a field of type datetime: when rows are made, the constant is cast as a number in a
+        # payload would be, which is read as the time since the epoch.
         fits = (constant.dtype == INT and inner == DATETIME) or conforms(value, inner)
     if not fits:
         raise CommitError(

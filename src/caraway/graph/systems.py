@@ -49,8 +49,8 @@ class System:
             SYSTEMS[cls.kind] = cls
 
 
-# The class of each kind of system. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice for
-# it; the second class, which is the one in use, replaces the first here.
+# The class of each kind of system. `dataclass(slots=True)` makes a second class from each class, so `__init_subclass__`
+# runs for both. The second class, which is the one in use, replaces the first here.
 SYSTEMS: dict[str, type[System]] = {}
 
 WEBHOOK = "Webhook"

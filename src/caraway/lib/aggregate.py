@@ -1,5 +1,5 @@
 """The former module of aggregates; new code imports them from `caraway.datasets`."""
 
-# This module is kept for compatibility only.
+# The module remains for programs that were written for its former name.
 from caraway.datasets.aggregates import *
 from caraway.datasets.aggregates import __all__

@@ -32,7 +32,7 @@ def bucketize(timestamp: datetime, window: str | tuple[str, str] | Tumbling | Ho
             )
     length = buckets.duration_total_seconds() * US_PER_SECOND
     stride = buckets.stride_total_seconds() * US_PER_SECOND
-    # Windows begin at the multiples of the stride since the epoch, and end a length later. This is the latest such end
-    # that isn't after the timestamp.
+    # Windows begin at the multiples of the stride since the epoch, and end one length later. The window that is
+    # returned has the latest end that isn't after the timestamp.
     end = (instant_us(timestamp) - length) // stride * stride + length
     return Window(begin=to_datetime(end - length), end=to_datetime(end))

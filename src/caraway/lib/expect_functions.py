@@ -37,7 +37,7 @@ __all__ = [
 
 P = ParamSpec("P")
 
-# A column by name, or as `cls.column`.
+# A column: its name, or `cls.column`.
 Column = Any
 
 

@@ -116,8 +116,8 @@ def _expectation(where: str, item: object, *, strict: bool) -> Expectation:
                 raise DefinitionError(f"{where}: {name}: {fault}")
             given = {key: _plain(value) for key, value in arguments.items() if value is not None}
             if not given.get(STRICT):
-                # Only checks that refuse rows have this argument. So the definition of a check that only counts is
-                # equal to one from before the argument existed.
+                # Only checks that refuse rows get this argument. So a check that only counts rows has the same
+                # definition as before the argument existed.
                 given.pop(STRICT, None)
             try:
                 return Expectation(name=name, arguments=json.dumps(given, ensure_ascii=False))

@@ -142,7 +142,8 @@ def desc(obj: object) -> str:
     """
     found = get_metadata(obj)
     if found is None and not isinstance(obj, type):
-        # Features and extractors have an attribute `metadata`; an extractor's is that of its function or feature.
+        # Features and extractors have an attribute `metadata`; that of an extractor is the metadata of its function or
+        # feature.
         known = getattr(obj, "metadata", None)
         found = known if isinstance(known, Metadata) else None
     if found is None and not isinstance(obj, type) and callable(described := getattr(obj, "desc", None)):

@@ -1,6 +1,6 @@
 """The former module of data types and extractors' decorators; new code imports them where they are defined."""
 
-# This module is kept for compatibility only.
+# The module remains for programs that were written for its former name.
 from caraway.dtypes import Embedding, Window, between, oneof, regex, struct
 from caraway.lib.params import inputs, outputs
 

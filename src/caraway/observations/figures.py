@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-# Durations are told in the two largest units that they have.
+# A duration is shown in its largest unit, followed by the next smaller unit if there is a rest in that unit.
 UNITS: Sequence[tuple[str, int]] = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB")
 UNKNOWN = "–"

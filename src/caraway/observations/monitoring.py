@@ -7,9 +7,9 @@ from dataclasses import replace
 from caraway.observations.figures import cut, instant, number, seconds, share
 from caraway.observations.observation import Column, Observation, Page, Row, figure, rows_of, without
 
-# The most characters of a name, and of a value of a row.
+# The most characters of a name, and of a value in the rows of samples. Longer texts are cut.
 MAX_NAME, MAX_VALUE = 120, 80
-# The statuses of expectations as people read them, and their tones. The order is that of the rows.
+# The statuses of expectations, in the order of the rows, each with its text and its tone (see `Column.tone`).
 STATUSES = {"violated": ("violated", "bad"), "ok": ("as expected", "good"), "no_data": ("no rows yet", "")}
 
 
@@ -50,7 +50,7 @@ SKEW_SAMPLES = Observation(
     title="Some values that differ",
     rows="samples",
     columns=(
-        # A value is computed as of the microsecond, so the instant is shown as it is answered.
+        # The instant is shown as the answer spells it, with the microsecond as of which the values were computed.
         Column("as of", "at"),
         Column("feature", "feature"),
         Column("served", lambda row: cut(row["served"], MAX_VALUE)),
@@ -165,7 +165,7 @@ EXPECTATIONS = Observation(
         EXPECTATION,
         STATUS,
         Column("since", lambda row: instant(row.get("status_since"))),
-        # A strict check refuses what fails.
+        # Users see "strict" beside the share if the check refuses the rows that fail it.
         figure("should pass", lambda row: share(row["mostly"]) + (", strict" if row.get("strict") else "")),
         figure("last hour", lambda row: share(row["last_hour"]["rate"])),
         figure("last day", lambda row: share(row["last_day"]["rate"])),
@@ -175,7 +175,7 @@ EXPECTATIONS = Observation(
     ),
     order=lambda row: (list(STATUSES).index(row["status"]), row["dataset"]),
 )
-# The server keeps what it found last without the counts of hours.
+# The results that the server stored last have no counts of the last hour and day.
 EXPECTATIONS_FOUND = replace(
     without(EXPECTATIONS, "last hour", "last day"),
     title="Expectations, violated ones first, as the server found them last",

@@ -9,12 +9,13 @@ from caraway.observations.figures import duration, instant, number, size
 from caraway.observations.observation import Column, Observation, Row, figure, without
 from caraway.process.estimates import duration as estimate
 
-# The states in which a job, a source or a sink works, and those in which it needs somebody. In others it waits.
+# The states in which a job, a source or a sink is fine, and the states in which somebody has to act. In all other
+# states it waits.
 GOOD = frozenset({"running", "reading", "writing", "standby", "closed"})
 BAD = frozenset({"failing", "refused", "not reported", "paused"})
 # The phases in which a job reads its history.
 HISTORY = frozenset({"archive", "backfill"})
-# The table of served features, which is of no single dataset.
+# The kind of the archive's table with the served features, whose rows belong to no single dataset.
 SERVED_ROWS = "rows of all branches"
 
 
@@ -166,7 +167,7 @@ AUDIT = Observation(
         Column("branch", "branch"),
         Column("outcome", "outcome"),
         figure("times", "times"),
-        # Details come from requests, also from refused ones.
+        # The details come from requests, including requests that were refused.
         Column("details", "detail"),
     ),
 )

@@ -44,7 +44,8 @@ from caraway.state.reader import StateReader
 
 LOG = structlog.get_logger(__name__)
 
-# The lease of a query. If its process doesn't renew it in this time, the process has died, and another one goes on.
+# How long the lease of a query lasts. If the process that runs the query doesn't renew the lease in this time, another
+# process may take the query over.
 LASTING = timedelta(seconds=15)
 RENEW_SECONDS = 3.0
 NICENESS = 5
@@ -142,7 +143,7 @@ def _explain(
         memory_mb = settings.offline.memory_mb
         write_explanation(context, query, asked, objects=objects, messages=messages, memory_mb=memory_mb)
     queries.end(query.id, QueryStatus.SUCCEEDED)
-    # The explanation has the inputs, too, and is removed with the query. So this copy isn't needed any more.
+    # The explanation contains the query's inputs, too. So the object that stores only the inputs isn't needed any more.
     objects.remove(f"{folder_of(query.id)}/{JSON_INPUT}")
     LOG.info("an explanation is ready", query=query.id)
     return QueryStatus.SUCCEEDED

@@ -18,8 +18,8 @@ from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.offline.sizes import DatasetSize
 
-# The most records that aren't archived yet among which the earliest time of a topic is looked for. If there are more,
-# only the archive's earliest time counts.
+# The earliest time of a topic is also looked for among its records that aren't archived yet, if there are at most this
+# many. If there are more, only the earliest time in the archive counts.
 LOOKED_AT = 100_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

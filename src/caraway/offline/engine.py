@@ -150,8 +150,8 @@ class _Lookup:
         for feature in step.features:
             series = found[self._fields.index(feature.field)]
             if not whole:
-                # A row without a key gets a null here, and then the value that a key without records has
-                # (`step.absent`).
+                # A row without a key gets a null from `gather`. Then `replaced` puts the value of a key without records
+                # (`step.absent`) in its place.
                 places = pl.Series(np.cumsum(present.to_numpy()) - 1, dtype=pl.Int64).set(~present, None)
                 absent = step.absent.get(feature.field)
                 series = replaced(series.gather(places), present, absent, feature.dtype)

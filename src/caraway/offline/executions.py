@@ -104,7 +104,7 @@ def chosen(wanted: Execution, needed_mb: int, memory_mb: int) -> Execution:
 def _on_spark(
     settings: Settings, context: QueryContext, objects: ObjectFolder, query_id: str, sizes: list[DatasetSize]
 ) -> Iterator[Evaluation]:
-    # PySpark takes a second to import, which a query in process needn't wait for.
+    # These imports load PySpark, which takes a second. A query that is computed in this process needn't wait for that.
     from caraway.offline.spark.running import SparkEvaluation, work_of  # noqa: PLC0415
     from caraway.offline.spark.session import offline_session  # noqa: PLC0415
 

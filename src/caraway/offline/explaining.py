@@ -13,9 +13,9 @@ from caraway.offline.queries.model import Execution
 from caraway.offline.sizes import DatasetSize
 
 MIB = 1 << 20
-# The object in a query's folder that has its explanation.
+# The name of the object with the explanation, in the query's folder of the object store.
 NAME = "explain.json"
-# Measured seconds for a record that is read and sorted, for one that an index of the query takes, and for a start of
+# Measured seconds to read and sort a record, to write a record into an index that is built for the query, and to start
 # Spark (decisions 40 and 41).
 RECORD_SECONDS, INDEX_SECONDS, SPARK_SECONDS = 0.5e-6, 20e-6, 14.0
 

@@ -22,7 +22,7 @@ from caraway.offline.spark.work import is_divisible
 _ROW_NUMBER = "record row"
 
 Key = tuple[object, ...]
-# Returns a reader of all datasets from some records.
+# A function that returns a reader of all datasets, given some records.
 MakeReader = Callable[[TopicRecords], OfflineReader]
 
 
@@ -88,8 +88,8 @@ class _OfKeys(TopicRecords):
         if not pieces:
             return self._source.records(topic, wanted)
         if self._plan.revised:
-            # Another revision of a record may have another key. If it were left out, a record that it replaces or
-            # retracts would still count.
+            # Another revision of a record may have another key. If that revision were left out, the record that it
+            # replaces or retracts would still count.
             known = pl.concat(identities).unique().implode()
             pieces = [
                 replace(piece, rows=piece.rows.filter(self._mine(piece) | _among(piece, known)))

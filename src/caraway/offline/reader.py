@@ -209,8 +209,8 @@ class OfflineReader(SeriesReader):
         kind = VersionHistory if plan.kind is IndexKind.VERSIONS else AggregateHistory
         wanted = kind.columns_of(plan, names)
         if known is None or not wanted <= known.loaded:
-            # A dataset that is asked for further columns is read again with all of its columns, so that there is no
-            # third time.
+            # If further columns of a dataset are asked for, the dataset is read again with all of its columns, so that
+            # it is never read a third time.
             every = kind.columns_of(plan, [field.name for field in plan.fields]) if known is not None else wanted
             self._histories.pop(plan.dataset, None)
             with self._watch.step(READ):

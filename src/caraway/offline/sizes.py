@@ -19,7 +19,8 @@ from caraway.dtypes.types import (
 from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.offline.history.records import columns_needed
 
-# The most messages of a topic that a task of Spark reads, if they aren't archived.
+# The messages of a topic that aren't archived are divided into parts of at most this many; a task of Spark reads one
+# part.
 MESSAGES = 100_000
 # Bytes of a record beside its values: its position, times and operation, and its place in the order by key and time.
 RECORD_BYTES = 64

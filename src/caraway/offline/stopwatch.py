@@ -15,7 +15,7 @@ class Stopwatch:
         """Have no seconds yet; `clock` returns the time in seconds."""
         self._clock = clock
         self._seconds: dict[str, float] = {}
-        # For each step that is under way: the seconds of the steps within it, which don't count for it.
+        # For each step that is under way, the seconds of the steps within it, which are subtracted from its own.
         self._inner: list[float] = []
 
     @contextmanager

@@ -4,7 +4,7 @@ import ctypes
 
 # The numbers of the options, from malloc.h of glibc.
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-# The least size of a buffer that is a mapping of its own.
+# A buffer of at least this size gets a memory mapping of its own (mmap), which ends when the buffer is freed.
 LARGE_BYTES = 256 * 1024
 
 

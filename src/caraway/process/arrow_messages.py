@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from caraway.errors import InvalidInputError
 
-# Numbers in Arrow's FlatBuffers schema Message.fbs: those of the fields of a message that hold the kind of its header
-# and the header itself, and those of the kinds "dictionary" and "record batch".
+# Numbers from Arrow's FlatBuffers schema Message.fbs. First those of two fields of a message: the kind of its header,
+# and the header itself. Then those of the kinds "dictionary" and "record batch".
 _KIND, _HEADER = 1, 2
 _DICTIONARY, _BATCH = 2, 3
 # The numbers of the fields of a batch that hold its buffers and their compression, and of the field of a dictionary
@@ -71,8 +71,8 @@ def _plain_sizes(metadata: bytes, vector: int, data: "memoryview | bytes") -> It
         offset, length = _BUFFER.unpack_from(metadata, vector + 4 + number * _BUFFER.size)
         if length < _LENGTH.size or offset < 0:
             continue
-        # Each compressed buffer begins with its uncompressed length; -1 means that the buffer isn't compressed after
-        # all.
+        # If a message is compressed, each of its buffers begins with its uncompressed length. The length -1 means that
+        # this buffer isn't compressed after all.
         (plain,) = _LENGTH.unpack_from(data, offset)
         if plain < -1:
             raise InvalidInputError("the body is no Arrow IPC stream: a compressed buffer has a negative length")

@@ -7,15 +7,15 @@ leave them out.
 
 import gc
 
-# A call also collects the frozen objects once there are this many times as many of them as were left by the call that
-# last did so. Such a collection stops all requests for 160 ms and more, so several commits within a second must not
-# cause one each. Until then, frozen objects that died in reference cycles keep their memory: at most about as many as
-# were left by that call.
+# `keep_what_is_here` collects the frozen objects, too, once there are this many times as many as its last such
+# collection left. That collection stops all requests for 160 ms or more, so several commits within a second must not
+# cause one each. Frozen objects that die in reference cycles in between keep their memory: at most about as much as the
+# objects that the last collection left.
 GROWTH = 2.0
-# A collection of the youngest objects begins when this many more have been made than freed. With Python's 700,
+# Python collects the youngest objects once this many more of them have been made than freed. With its default of 700,
 # collections took 30 to 40% of the time of an index that applies batches of 10,000 records, and of a watch that checks
-# such batches. Their objects die together at the end of the batch without any collection, and so do those of a request.
-# A collection of 100,000 objects takes some 5 ms.
+# such batches. The objects of a batch, or of a request, die together at its end without any collection. A collection of
+# 100,000 objects takes some 5 ms.
 YOUNGEST = 100_000
 
 _alive = 0

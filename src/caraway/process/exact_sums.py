@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any, Self
 
-# The integers of MessagePack have at most 63 bits besides the sign; longer ones are packed as bytes.
+# Signed integers of MessagePack have 63 bits besides the sign; longer ints are packed as bytes.
 _MSGPACK_BITS = 63
 
 Packed = list[Any]
@@ -57,7 +57,8 @@ class Moments:
             ratios = [value.as_integer_ratio() for value in finite]
         if not ratios:
             return
-        # The denominator of a float is a power of two, 2**bits, so the value is numerator * 2**-bits.
+        # The denominator of a float is a power of two. The greatest one, 2**bits, is a common denominator of all
+        # values.
         bits = max([denominator for _, denominator in ratios]).bit_length() - 1
         if bits > -self.exponent:
             self._extend(-bits)

@@ -18,21 +18,22 @@ from caraway.errors import InvalidInputError, TooLargeError
 # The most levels of nested lists and objects. Declared types have a handful; orjson, which encodes answers and dead
 # letters, fails at 254 levels, and casts of nested types call themselves once for each level.
 MAX_DEPTH = 64
-# The most values in one text, where a list or object counts as one too: enough for 100,000 rows of nine columns. So
-# many take about 150 MB, and parsing them takes some 150 ms.
+# The most values in one text, where a list or object counts as one too: enough for nearly 100,000 rows of nine columns.
+# So many values take about 150 MB, and parsing them takes some 150 ms.
 MAX_VALUES = 1_000_000
-# The most lists and objects in one text: enough for 100,000 rows with a nested value or two in each. They have a limit
-# of their own because one takes several times as much memory as a number.
+# The most lists and objects in one text: enough for 100,000 rows with a nested value in each. Lists and objects have a
+# limit of their own because one takes several times as much memory as a number.
 MAX_CONTAINERS = 250_000
-# The most bytes that a value, and a list or object, takes in memory beyond the length of its text.
+# The most bytes that a value takes in memory beyond the length of its text, and the bytes that a list or object takes
+# in addition.
 VALUE_BYTES, CONTAINER_BYTES = 64, 200
-# Bytes of memory for each byte of text if the text has a character beyond Latin-1, as such or escaped: Python then
-# keeps each character of the string in up to four bytes.
+# Bytes of memory for each byte of a text that isn't plain ASCII. One character beyond Latin-1, even an escaped one,
+# makes Python store each character of its string in up to four bytes.
 WIDE = 4
 
-# Texts up to SHORT_BYTES have fewer bytes than the limits of values and of lists, so only their depth is checked, in
-# some microseconds. Longer texts are counted in pieces of PIECE_BYTES, so that no step holds Python's global lock for
-# more than a millisecond or two.
+# A text of at most SHORT_BYTES can't exceed the limits of values and containers, so only its depth is checked, which
+# takes some microseconds. In longer texts the values are counted in pieces of PIECE_BYTES, so that no step holds
+# Python's global lock for more than a millisecond or two.
 SHORT_BYTES = 64 * 1024
 PIECE_BYTES = 512 * 1024
 # The number of passes that remove empty brackets from a short text. A pass removes at most one level of braces and one
@@ -43,8 +44,8 @@ ROUNDS = 8
 PARTED_BYTES = 2 * 1024 * 1024
 PART_ELEMENTS = 1_000
 
-# All bytes except brackets and quotes. `_is_surely_flat` takes them out of texts without backslashes, in which they
-# affect neither the depth nor where strings begin and end.
+# All bytes except brackets and quotes. `_is_surely_flat` removes them from texts without backslashes. In such texts
+# these bytes affect neither the depth nor where strings begin and end.
 _PLAIN = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
@@ -205,6 +206,6 @@ def _parted(raw: msgspec.Raw) -> Any:
         for start in range(0, len(elements), PART_ELEMENTS):
             made += orjson.loads(b"[%b]" % b",".join(elements[start : start + PART_ELEMENTS]))
         return made
-    # A long list of scalars isn't parsed in pieces: scalars are parsed ten times as fast as rows, so it doesn't hold
-    # Python's global lock for long.
+    # A long list of scalars is parsed as a whole. Scalars are parsed ten times as fast as rows, so even a long list
+    # doesn't hold Python's global lock for long.
     return orjson.loads(data)

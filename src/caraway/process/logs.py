@@ -8,7 +8,8 @@ import structlog
 
 from caraway.process.request_ids import add_request_id
 
-# Libraries that log the address of each request as it is, with a password if it has one.
+# Libraries that log the URL of each request in full, with a password if the URL has one. Only their warnings are
+# logged.
 QUIET = ("httpcore2", "httpx2")
 
 

@@ -12,8 +12,8 @@ import re2
 
 from caraway.errors import DefinitionError
 
-# The most instructions of a compiled pattern, and the memory of its automaton in bytes. The time for a character grows
-# with the instructions. A pattern of an address of e-mail has some 50, and `.{1,200}` has 1,800.
+# A compiled pattern may have at most this many instructions, and its automaton at most this many bytes. The time to
+# match a character grows with the instructions. A pattern for e-mail addresses has some 50, and `.{1,200}` has 1,800.
 MAX_INSTRUCTIONS, MAX_MEMORY = 2_000, 1024 * 1024
 
 Matcher = Callable[[str], bool]

@@ -1,6 +1,6 @@
 """The refusals of a Postgres, or of its certificate, that last until `postgres.url` is changed."""
 
-# By a part of the error's text from libpq: the change to the settings that mends it.
+# Parts of libpq's error texts, each with the change to the settings that mends the error.
 _REMEDIES = {
     "root certificate file": "sslrootcert of postgres.url names the file of the server's authority, or is `system`",
     "SSL error": "the file in sslrootcert of postgres.url must have the authority that signed the server's certificate",

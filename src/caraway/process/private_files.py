@@ -50,7 +50,8 @@ def write_whole(file: Path, content: bytes, *, lasting: bool = False) -> None:
     A `lasting` file survives a power failure from now on; others, which the next start writes anew, may not.
     """
     unfinished = file.with_name(f"{file.name}.unfinished")
-    # A file that a crash has left may be readable by others, and would keep its rights.
+    # Others may be able to read an unfinished file that a crash has left. Opening that file again would keep its
+    # permissions.
     unfinished.unlink(missing_ok=True)
     with open(unfinished, "wb", opener=opener) as written:
         written.write(content)

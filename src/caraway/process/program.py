@@ -30,7 +30,7 @@ def run_program(
         unavailable: The exit code after an `UnavailableError`; that after other errors is 1.
     """
     try:
-        # This mask lets only this user read the files that the program creates, by whatever command it was started.
+        # With this mask only this user can read the files that the program creates, whichever command has started it.
         os.umask(0o077)
         os.nice(niceness)
         settings = load_settings()

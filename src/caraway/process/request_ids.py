@@ -8,14 +8,15 @@ from collections.abc import MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
-# The name of the header, in requests and in answers.
+# The name of the header with the id, in requests and in answers.
 HEADER = "x-request-id"
-# The most characters of an id that a client chooses. It is written into log lines and sent back, so it may have only
-# characters that have no meaning in logs, headers or JSON.
+# The most characters of an id that a client chooses. The id is written into log lines and sent back, so it may have
+# only characters that have no meaning in logs, headers or JSON.
 MAX_CHARACTERS = 128
 _SANE = re.compile(rf"[A-Za-z0-9._:/+=@-]{{1,{MAX_CHARACTERS}}}")
 
-# An id that is made here is a random number of the process with a count: making it takes a fraction of a microsecond.
+# An id that the server makes consists of a random number for the process and a count, so that making one takes a
+# fraction of a microsecond.
 _PROCESS = secrets.token_hex(6)
 _NUMBERS = itertools.count(1)
 

@@ -33,7 +33,8 @@ class ScratchFolder:
             self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=base))
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-            # Somebody who looked before the lock was held may have removed the folder.
+            # Another process that swept before this one held the lock may have removed the folder. Then another one is
+            # made.
             if self.path.exists():
                 return
             os.close(self._lock)

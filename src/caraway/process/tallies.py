@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
 
-# The number of notes that are added up at once. That takes some 50 us, and no request waits longer for it.
+# The number of notes that are added up at once. One request waits for that, some 50 us.
 MOST_NOTES = 64
 
 T = TypeVar("T")

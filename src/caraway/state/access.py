@@ -20,7 +20,8 @@ from caraway.state.tables import access_changes, account_roles, accounts, roles,
 # Programs that search code for secrets find a token by this prefix.
 TOKEN_PREFIX = "caraway_"  # noqa: S105 (the prefix isn't secret)
 SECRET_BYTES = 32
-# The sessions that one account may have; a further sign-in ends the oldest. So nobody fills the servers' memory.
+# One account may have at most this many sessions; a further sign-in ends the oldest one. So no account can fill the
+# servers' memory.
 MAX_SESSIONS = 20
 NAME = re.compile(r"[A-Za-z0-9_.@+\-/]{1,200}")
 DONE = "done"

@@ -115,7 +115,8 @@ def read_offered(
             id_of(each.kind, each.name, generations.get(each.content, FIRST_GENERATION)) for each in wanted
         } - set(connection.execute(retired).scalars())
     group = sa.case((asset_references.c.branch == branch, asset_references.c.role), else_=sa.literal("others"))
-    # An asset that many branches share comes as one row, so that this reads only what the commit touches.
+    # An asset that many branches share comes as one row, since the rows are distinct. So the number of rows depends on
+    # the commit only, not on the number of branches.
     shared = sa.select(asset_references.c.asset_id, group.label("group")).distinct().join_from(asset_references, assets)
     usable = shared.where(_is_of({blueprint.content for blueprint in wanted}), assets.c.retired_at.is_(None))
     for row in connection.execute(usable):

@@ -19,17 +19,17 @@ from caraway.process.postgres_refusals import remedy_of
 # installed Postgres restarts within 10 s.
 TIMEOUT_SECONDS = 20.0
 CONNECT_TIMEOUT_SECONDS = 5
-# These are TCP keepalives: a probe after 10 s of silence, then up to four, 5 s apart. So a connection notices within
-# half a minute that Postgres's machine has vanished without closing it, even if it only waits for notifications.
+# TCP keepalives: a probe after 10 s of silence, then up to four, 5 s apart. So a connection notices within half a
+# minute that Postgres's machine has vanished without closing it, even if it only waits for notifications.
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
-# The most connections that the pool of a process keeps. These are few, since a process works on few commits and reports
-# at a time; queries for features and logged rows don't use Postgres.
+# The pool of a process has at most this many connections. Few are enough, since a process works on few commits and
+# reports at a time; queries for features and logged rows don't use Postgres.
 POOL_SIZE = 4
 
 # The symbol for a null character (U+2400).
 NULL_SYMBOL = "\u2400"
-# The SQLSTATE untranslatable_character: a text in JSON has a null character. JSON holds positions of sources, which
-# must not be changed, so it is refused.
+# The SQLSTATE untranslatable_character: a text in JSON has a null character. Such a text is refused, since JSON holds
+# positions of sources, which must not be changed.
 UNTRANSLATABLE = "22P05"
 # The SQLSTATE read_only_sql_transaction, by which a standby refuses to write.
 READ_ONLY = "25006"
@@ -120,7 +120,8 @@ def is_outage(error: BaseException) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    # A Postgres that refuses writes is a standby. It accepts them once a fail-over has ended or an operator has acted.
+    # A Postgres that refuses writes is a standby. Writes succeed again once a fail-over has ended or an operator has
+    # acted.
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) == READ_ONLY
 
 

@@ -85,8 +85,8 @@ class ErasureLog:
         """Write down keys to be erased; return how many of them weren't there before."""
         rows = [asdict(key) | {"columns": list(key.columns), "definition": definition_of(key.topic)} for key in keys]
         new = insert(erasures)
-        # The row of a key that was erased in its dataset only is changed if the key is now to be erased downstream,
-        # too.
+        # A key may be in the table already, because it was erased in its dataset only. Its row is changed if the key is
+        # now to be erased downstream, too.
         statement = new.on_conflict_do_update(
             constraint="erasures_once",
             set_={"downstream": sa.true()},

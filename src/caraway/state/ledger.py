@@ -20,8 +20,8 @@ from caraway.state.blueprints import AssetKind
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
 
-# How long a worker's claim of an entry excludes other workers. It is longer than any action takes. When it has expired,
-# its worker has died or hangs, and another one takes over.
+# How long a worker's claim of an entry excludes other workers. Nearly all actions take much less. After this time, the
+# worker is regarded as dead or hanging, and another worker takes over.
 LEASE = timedelta(seconds=30)
 # The pause before the next attempt at an action that isn't done because an engine or an index is still catching up.
 PAUSE = timedelta(milliseconds=250)

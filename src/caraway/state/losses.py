@@ -11,7 +11,7 @@ from caraway.state.database import Store
 from caraway.state.tables import topic_losses
 
 NOW = sa.func.clock_timestamp()
-# A loss is shown for so long after it was noticed last.
+# A loss is shown for this long after it was last noticed.
 SHOWN = timedelta(days=1)
 
 

@@ -36,8 +36,8 @@ def _upgrade(engine: sa.Engine) -> None:
     from caraway.state.upgrading import upgrade  # noqa: PLC0415 (see above)
 
     with engine.begin() as connection:
-        # The lock lasts until the transaction ends. So a crash in the middle releases it, and leaves no half of a
-        # change.
+        # The lock lasts until the transaction ends. So a crash in the middle releases the lock, and leaves no
+        # incomplete change.
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
         upgrade(connection, NEWEST)
 

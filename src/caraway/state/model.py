@@ -18,7 +18,7 @@ class DesiredState(StrEnum):
     STOPPED = "stopped"
 
 
-# The state of a job that a person has paused, for people.
+# The state that people see for a job that somebody has paused; engines never report it.
 PAUSED = "paused"
 
 

@@ -20,8 +20,8 @@ from caraway.process.secrets.port import SecretPort, open_port
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.tables import secrets
 
-# Seconds between two looks of the engine at the secrets in Postgres, so it sees a changed secret after at most this
-# time. While Postgres is unreachable it uses the secrets that it read last.
+# Seconds between two looks of the engine at the secrets in Postgres, so that the engine sees a changed secret after at
+# most this time. While Postgres is unreachable, the engine uses the secrets that it read last.
 INTERVAL_SECONDS = 5.0
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from caraway.state.tables import sink_replays
 
 # The outcome of a change that was sent. Any other outcome says why it wasn't.
 SENT = "sent"
-# The outcome of a change that a server dealt with, but ended before it noted whether the change was sent.
+# The outcome of a change whose server ended before it noted whether the change was sent.
 UNKNOWN = "done by a server that ended before it could note whether the change was sent or left out"
 
 

@@ -16,10 +16,10 @@ from caraway.state.findings import CountKey, FeatureCounts, Finding, Findings, S
 from caraway.state.tables import skew_counts, skew_samples, skew_totals
 from caraway.state.watched import WatchedStore
 
-# The most samples that are kept of one finding about one feature, and the most characters of a value in them.
+# At most this many samples are stored of each finding about a feature, and at most this many characters of each value.
 KEPT_SAMPLES = 20
 MAX_TEXT = 1_000
-# The most samples that one statement deletes.
+# One statement deletes at most this many samples.
 FORGOTTEN_AT_ONCE = 1_000
 
 

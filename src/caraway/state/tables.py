@@ -48,7 +48,7 @@ jobs = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("progress", JSONB, nullable=False, server_default=sa.text("'{}'::jsonb")),
-    # A person has paused the job: no engine runs it, whatever is desired, until a person lets it go on.
+    # A job that a person has paused isn't run by any engine, whatever is desired, until a person lets it go on.
     sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.CheckConstraint("desired IN ('running', 'stopped')", name="jobs_desired_known"),
     sa.CheckConstraint("state IN ('pending', 'starting', 'running', 'failing', 'stopped')", name="jobs_state_known"),
@@ -164,7 +164,7 @@ sink_positions = sa.Table(
     sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
-# Things that the readers of sources remember beside their positions, such as the files that were read.
+# Things that the readers of sources store beside their positions, such as the files that were read.
 source_items = sa.Table(
     "source_items",
     metadata,
@@ -276,8 +276,8 @@ skew_samples = sa.Table(
     sa.Index("skew_samples_position", "offset", "partition", "row"),
 )
 
-# The profiles of columns by the hour (`caraway.state.profiles`), which are the bytes of
-# `caraway.compute.profiles.tables`. A column is a feature that a branch served, or a field of the rows of a check.
+# The profiles of columns by the hour (`caraway.state.profiles`), encoded as bytes by `caraway.compute.profiles.tables`.
+# A column is a feature that a branch served, or a field of the rows of a check.
 drift_profiles = sa.Table(
     "drift_profiles",
     metadata,
@@ -326,8 +326,8 @@ quality_counts = sa.Table(
     sa.Column("failed", sa.BigInteger, nullable=False),
 )
 
-# The counts of an expectation over all rows, and the status that was last found: since when it is so, when it was last
-# a violation, and when notifications of it were sent.
+# The counts of an expectation over all rows, and the status that was last found, with the time since when it holds.
+# Also the times of the last violation and of the last notification.
 quality_totals = sa.Table(
     "quality_totals",
     metadata,
@@ -390,8 +390,8 @@ tokens = sa.Table(
     sa.Column("revoked_at", sa.DateTime(timezone=True)),
 )
 
-# The sessions of browsers. One that a token has begun ends with the token; one of a person whom an identity provider
-# knows has the groups of the sign-in.
+# The sessions of browsers. A session that was begun with a token ends with the token. A session of a person whom an
+# identity provider knows has the groups that the provider named at the sign-in.
 sessions = sa.Table(
     "sessions",
     metadata,

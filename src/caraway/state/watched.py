@@ -71,8 +71,8 @@ class WatchedStore(Store):
 
         def record(connection: sa.Connection) -> bool:
             if not allowed(connection) or not self._advance(connection, key, since, until, epochs or {}):
-                # An earlier try of this transaction may have succeeded although its answer was lost. Its positions are
-                # there then, so its findings count.
+                # An earlier try of this transaction may have succeeded although its answer was lost. Then the table has
+                # the new positions already, and the findings count.
                 return self._recorded(connection, key) == until
             write(connection)
             return True

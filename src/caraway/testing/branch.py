@@ -47,7 +47,8 @@ class Branch(QueryReader):
             CommitError: The definitions contradict each other or the branch.
             CommitTypeError: The same, where the API has a TypeError.
         """
-        # The given definitions are validated first by themselves: in the merged graph a repeated name would be lost.
+        # The given definitions are first validated by themselves, because a name that two of them share is lost in the
+        # merged graph.
         validate(given, partial=incremental)
         for message in conflicting_systems(given):
             warnings.warn(f"{message}; the first one is kept, a server refuses this", stacklevel=4)

@@ -16,8 +16,8 @@ from caraway.graph.specs import PythonExtractor
 
 T = TypeVar("T")
 
-# The fields of protobuf messages of definitions that contain the code of user functions. They are emptied in copies of
-# definitions that tests compare.
+# The fields of definitions' protobuf messages that contain the code of user functions. When tests compare definitions,
+# these fields are emptied in copies.
 CODE = ("source_code", "pickled")
 
 

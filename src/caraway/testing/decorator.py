@@ -25,8 +25,8 @@ Suite = TypeVar("Suite")
 Result = TypeVar("Result")
 
 
-# The types of the three forms of a test: a function whose first parameter is the client, a method whose parameter after
-# `self` is the client, and any other, such as one that takes it as a keyword.
+# The types of the three forms of a test: a function whose first parameter is the client, a method whose first parameter
+# after `self` is the client, and any other, such as a function that takes the client as a keyword.
 @overload
 def mock(function: Callable[Concatenate[MockClient, Rest], Result]) -> Callable[Rest, Result]: ...
 @overload

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from caraway.testing.client import MockClient
 
 
-# The newest client, held weakly, so that a client isn't kept after its test; empty before the first one.
+# A weak reference to the newest client, so that the client isn't kept alive after its test; empty before the first
+# client.
 _newest: "list[weakref.ref[MockClient]]" = []
 
 

@@ -87,7 +87,7 @@ def _columns(compiled: CompiledPlan, given: Named, frame: pd.DataFrame) -> Colum
                 raise
             unfit[name] = error
         else:
-            # An input that isn't a feature of the graph has no type here; the step that reads it casts it.
+            # An input that isn't a feature of the graph has no type here; the step that reads the input casts it.
             columns[name] = stored if column.dtype is not None else raw
     return Columns(columns, unfit)
 

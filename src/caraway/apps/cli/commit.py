@@ -52,7 +52,8 @@ def _send(wanted: Wanted, message: str, server: BranchOptions, *, preview: bool,
     found = find_definitions(wanted.module)
     server.announce()
     with ExitStack() as stack:
-        # `client.commit` prints a summary, which isn't shown: this command prints one of its own, or the JSON.
+        # `client.commit` prints a summary. It is discarded here, since this command prints a summary of its own, or the
+        # JSON.
         stack.enter_context(redirect_stdout(StringIO()))
         client = stack.enter_context(closing(caraway.Client(server.address.url, server.address.token, server.branch)))
         try:

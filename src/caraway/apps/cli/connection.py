@@ -12,8 +12,8 @@ from caraway.client.discovery import ServerAddress
 from caraway.client.response import V1_API, Response, no_answer
 from caraway.errors import InvalidInputError
 
-# Time limit of a request. It is long enough for a server that is busy with a commit; a server that is down refuses the
-# connection at once.
+# The time limit of a request, which is long enough for a server that is busy with a commit. A server that is down
+# refuses the connection at once.
 TIMEOUT_SECONDS: Final = 600.0
 
 

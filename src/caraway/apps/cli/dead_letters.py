@@ -20,7 +20,8 @@ dead_letters = typer.Typer(
     help="Rows that an endpoint refused, and rows at which a step of a pipeline failed.", no_args_is_help=True
 )
 
-# The number of single dead letters that are shown, and the most that are read to group or replay them by reason.
+# The number of single dead letters that are shown by default, and the number after which no more are read to group them
+# or to replay them by reason.
 SHOWN, MAX_READ = 50, 10_000
 # Quoted texts and numbers. Reasons that differ only in these are grouped as one mistake.
 _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,:-]*")
@@ -171,7 +172,7 @@ def _replay_all(
     server: ServerOptions, reason: str, dataset: str | None, changes: list[str] | None, *, as_json: bool
 ) -> None:
     """Replay the dead letters whose reason has a text; exit code 1 if one can't be replayed, or there is none."""
-    # All are listed first, since a replay changes which are waiting.
+    # All are listed before the first replay, since a replay changes which dead letters are waiting.
     found = [
         letter["id"]
         for letter in _newest(server, {"dataset": dataset})

@@ -14,7 +14,8 @@ from caraway.process.children.process_table import end_leftovers, is_alive, wait
 from caraway.process.settings.settings import load_settings
 
 # Seconds until this command kills the supervisor, the process of `caraway up`. The supervisor needs up to 50 s: it
-# gives the engine and the server up to 30 s and then Kafka and Postgres up to 20 s, and kills and logs those that hang.
+# gives the engine, the server and the archive up to 30 s and then Kafka and Postgres up to 20 s, and kills those that
+# hang.
 STOP_SECONDS = 60.0
 
 
@@ -28,8 +29,8 @@ def down(data: DataOption = None) -> None:
         raise NotRunningError(f"Nothing runs in {settings.data_dir}. Another folder is named by --data.")
     if record.pid and record.process_created_at and is_alive(record.pid, record.process_created_at):
         _end(record.pid, record.process_created_at)
-    # A killed supervisor doesn't remove its record of the stack. On Linux the kernel ends its parts (Kafka, Postgres,
-    # engine, server) with it; on macOS they go on running and are ended here.
+    # A killed supervisor doesn't remove its record of the stack. On Linux the kernel ends its parts (such as Kafka and
+    # the server) together with the supervisor. On macOS they go on running, and are ended here.
     end_leftovers(_leftovers(record))
     out.print("Stopped. The data stays.")
 

@@ -28,7 +28,7 @@ from caraway.state.database import connect
 from caraway.state.model import MAIN
 from caraway.state.reader import StateReader
 
-# The options of commands that take definitions from a module, or those that a branch of the running stack holds.
+# The options of commands that read definitions from a module or, without one, from a branch of the running stack.
 ModuleArgument = Annotated[
     str, typer.Argument(help="Definitions, a file or a module; without it, what the branch holds.")
 ]

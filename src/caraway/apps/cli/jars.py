@@ -28,7 +28,7 @@ def jars(
             typer.echo(path)
         return
     if classes:
-        # The import needs PySpark, which takes long, so no other command waits for it.
+        # The module imports PySpark, which takes long, so only this option imports it.
         from caraway.apps.stack.classes.making import make_class_archives  # noqa: PLC0415
 
         with shown_progress() as progress:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 OWN = "caraway"
-# Commands that nobody should run because of a misspelling of another one.
+# Commands that delete or stop something, so that no misspelling of another command may run them.
 DESTRUCTIVE = frozenset({"delete", "down", "erase", "rollback"})
 
 

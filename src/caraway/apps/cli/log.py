@@ -76,8 +76,8 @@ def _send(body: Mapping[str, object], server: ServerOptions) -> Any:
 
     Raises `RemoteError` if the server refuses the rows, or still asks for time after `LONGEST_WAIT_SECONDS`.
     """
-    # The server logs the rows of requests with the same key once. So if a proxy repeats this request after a lost
-    # answer, its rows aren't logged twice.
+    # The server logs the rows of several requests with the same key only once. So if a proxy repeats this request after
+    # a lost answer, its rows aren't logged twice.
     headers = {"Idempotency-Key": uuid.uuid4().hex}
     started = time.monotonic()
     while True:

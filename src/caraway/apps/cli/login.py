@@ -30,11 +30,11 @@ from caraway.client.response import refusal
 from caraway.errors import InvalidInputError, UnauthenticatedError, UnavailableError
 from caraway.process.settings.oidc import is_safe
 
-# The seconds for which the browser is awaited, and an answer of the provider.
+# Seconds for which the command waits until the browser comes back, and for an answer of the provider.
 WAIT_S, ANSWER_S = 300.0, 15.0
-# The seconds for which a token counts whose provider doesn't say how long it lasts.
+# The lifetime in seconds that is assumed for a token if the provider doesn't state one.
 UNTOLD_S = 300.0
-# OAuth's name of the method by which a client without a secret shows who it is: not at all.
+# OAuth's name of the authentication method of a client without a secret: it doesn't authenticate itself.
 PUBLIC = "none"
 PAGE = "<!doctype html><meta charset=utf-8><title>Caraway</title><p>{text}</p>"
 DONE = "The command has the answer of the identity provider. This page can be closed."
@@ -58,13 +58,13 @@ def login(server: ServerOptions, *, browser: BrowserOption = True) -> None:
     with _returned() as back:
         client = _client(about["client_id"], scope=" ".join(about["scopes"]), redirect_uri=back.address)
         verifier = generate_token(64)
-        # The nonce is for OpenID Connect's ID token, which could be checked by it. It isn't kept, since nothing is read
-        # from that token.
+        # The nonce would allow checking OpenID Connect's ID token. This command reads nothing from that token, so it
+        # doesn't store the nonce.
         asked, state = client.create_authorization_url(
             document["authorization_endpoint"], code_verifier=verifier, nonce=generate_token(32)
         )
-        # A server could name another server's provider here, to get tokens that count there. So people see which
-        # provider's token the server will get.
+        # A malicious server could name another server's provider here, to get tokens that the other server accepts. So
+        # people see which provider's token the server will get.
         err.print(f"{address.url} will get a token of {about['issuer']}", markup=False, soft_wrap=True)
         err.print(f"Sign in at {asked}", markup=False, soft_wrap=True)
         if browser:
@@ -96,7 +96,7 @@ def logout(server: ServerOptions) -> None:
     url = _address(server).url
     gone = Logins().forget(url)
     if gone is not None and gone.revocation_endpoint and gone.refresh_token:
-        # The tokens are gone from this machine, also if the provider doesn't answer.
+        # `forget` has removed the tokens from this machine, so an error of the provider is ignored.
         with suppress(OAuthError, httpx2.HTTPError):
             _client(gone.client_id).revoke_token(gone.revocation_endpoint, gone.refresh_token, "refresh_token")
     err.print(f"Signed out of {url}" if gone else f"Nobody has signed in to {url}", markup=False, soft_wrap=True)
@@ -178,7 +178,8 @@ def _refusals(issuer: str) -> Iterator[None]:
 class _Returns(ThreadingHTTPServer):
     """The port to which the browser comes back; a connection that says nothing doesn't keep others waiting."""
 
-    # The command waits for these threads, so that the browser gets its page before the command ends.
+    # With this setting, `server_close` waits for the threads that answer the browser. So the browser gets its page
+    # before the command ends.
     daemon_threads = False
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ if os.name == "posix":
     import fcntl
 
 FILE, LOCK = "logins.json", "logins.lock"
-# The seconds before its end from which on a token is renewed, so that it lasts for a request.
+# A token is renewed from this many seconds before its end on, so that it doesn't end during a request.
 EARLY_S = 60.0
 
 
@@ -44,7 +44,8 @@ class Login:
     expires_at: float
 
 
-# Returns a sign-in with a new token for the server. Raises `UnauthenticatedError` if the provider refuses.
+# A function that returns a sign-in with a new token for the server, or raises `UnauthenticatedError` if the provider
+# refuses.
 Renew = Callable[[Login], Login]
 
 
@@ -68,7 +69,7 @@ class Logins:
         found = self.of(url)
         if found is None or not found.refresh_token or found.expires_at > self._clock() + EARLY_S:
             return "" if found is None else found.access_token
-        # One of several commands at a time renews the token: a provider may take each refresh token only once.
+        # Only one command at a time renews the token, since a provider may accept each refresh token only once.
         with self._locked():
             found = self.of(url)
             if found is not None and found.expires_at <= self._clock() + EARLY_S:

@@ -37,7 +37,7 @@ def failure(error: Exception) -> str | None:
     own = [place for place in lines if _is_own(place[0])]
     if not own:
         return None
-    # The text of Caraway's errors is a sentence for itself; that of others often isn't without the class.
+    # The text of Caraway's errors is complete by itself. The text of other errors is often unclear without their class.
     return f"{_spelled(*own[-1])}: {text if isinstance(error, CarawayError) else f'{type(error).__name__}: {text}'}"
 
 

@@ -82,7 +82,7 @@ def lookup(
     rows = asked.read(given)
     body = {"keys": rows, **asked.timestamps(rows), **({"fields": field} if field else {})}
     answer = ask("POST", f"/dataset/{quote(dataset, safe='')}/lookup", server=server, body=body)
-    # A column of the dataset may be called `found`, too; it then replaces the column that this command adds.
+    # If the dataset has a column `found` as well, that column replaces the one that this command adds.
     keys = {name: [row.get(name) for row in rows] for name in rows[0]}
     asked.show({"found": answer["found"], **keys, **answer["data"]})
     raise typer.Exit(0 if all(answer["found"]) else 1)

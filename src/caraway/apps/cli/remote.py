@@ -41,8 +41,8 @@ class ServerOptions:
         run on this machine and no option chooses one.
         """
         found = find_server(self.url, self.token, self.data)
-        # If nothing chose the server, another user of the machine may listen at the default address, and would get the
-        # token of a sign-in.
+        # If nothing chose the server, no token of a sign-in is sent: another user of the machine may listen at the
+        # default address, and would get the token.
         if self.token is None and not found.token and (self.names_a_server or found.data_dir is not None):
             found = replace(found, token=Logins().token(found.url, _renewed))
         if found.elsewhere:
@@ -78,7 +78,7 @@ class BranchOptions(ServerOptions):
 
 
 def _renewed(login: Login) -> Login:
-    # The libraries of a sign-in take longer to import than most commands run.
+    # A renewal imports libraries that take longer to import than most commands run, so only a renewal imports them.
     renewed: Login = resolve_name("caraway.apps.cli.login:renew")(login)
     return renewed
 

@@ -17,7 +17,7 @@ from caraway.errors import InvalidInputError
 
 Row = dict[str, Any]
 
-# The one row that a command is about, and many rows: all commands have the same words for them.
+# The options for the one row of a command, and for many rows. All commands use the same words for them.
 WithOption = Annotated[
     list[str] | None,
     typer.Option("--with", "-w", metavar="NAME=VALUE", help="A value of the only row; one for each input or key."),

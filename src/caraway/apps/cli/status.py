@@ -30,8 +30,8 @@ from caraway.observations.observation import Row, without
 from caraway.observations.operating import JOBS_OF_STATUS, SINKS, SOURCES_LISTED
 from caraway.process.settings.settings import load_settings
 
-# The most seconds for which this command waits until the server reports on its sources and indexes. It is short because
-# operators ask for the status when something hangs, which may be the server.
+# Seconds for which this command waits at most until the server reports on its sources and indexes. The time is short
+# because operators ask for the status when something hangs, which may be the server.
 SERVER_TIMEOUT_SECONDS = 3.0
 
 
@@ -50,7 +50,7 @@ def status(
         report = report_stack(DataFolder(load_settings(server.data).data_dir))
         if report.url and _serves(report):
             local = ServerOptions(url=report.url, token=RunningStack(report.url, Path(report.data_dir)).token())
-            # An answer that is missing is left out, since the table of parts shows why.
+            # If the server doesn't answer, its part of the report is left out. The table of parts shows why.
             with suppress(CarawayError, msgspec.ValidationError, KeyError):
                 report = with_status(report, _answer(local, "/status"))
                 report = _with_problems(report, local)
@@ -118,8 +118,8 @@ def _show(report: StackReport) -> None:
 
 def _show_problems(report: StackReport) -> None:
     for problem in report.problems:
-        # Problems without a page of the console aren't repeated here, since the tables above show which parts don't
-        # work, and why.
+        # Most problems without a link to a page of the console are parts that don't work. The tables above show these
+        # parts, and why they don't work.
         if problem["link"]:
             since = f" Since {problem['since']}." if problem["since"] else ""
             out.print(f"{problem['what']}{since} {problem['remedy']}", markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from caraway.apps.cli.output import out, plain_table
 from caraway.apps.cli.remote import show_json
 
-# More characters than any table has that is measured.
+# A width in characters that no table has, so that the table's own width is measured.
 WIDEST = 1_000_000
 
 

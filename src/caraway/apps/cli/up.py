@@ -99,8 +99,8 @@ def _ending_in_order(stack: Stack) -> Iterator[_End]:
             stack.kill()
             os._exit(130)
         end.asked.set()
-        # Outside of `by_exception` the end is only noted in `asked`, which the main thread waits for. An exception
-        # there could come in the middle of printing, and the same line would be printed twice.
+        # Outside of `by_exception` the handler only sets `asked`, for which the main thread waits. An exception there
+        # could interrupt the printing of a line, and the line would be printed twice.
         if end.raises:
             raise KeyboardInterrupt
 

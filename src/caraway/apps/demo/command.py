@@ -52,7 +52,7 @@ def _run(run: Demo, *, measured: bool) -> None:
 
 def _suggest(folder: Path, *, kept: bool) -> None:
     out.rule("What to try next", align="left")
-    # `./run` of a clone sets it, where there is no `caraway` on the path.
+    # `./run` of a clone sets this variable, since a clone has no `caraway` on the path.
     command = os.environ.get("CARAWAY_COMMAND", "caraway")
     if kept:
         out.print(f"{command} up --data {folder}          the same stack with all these flights again", soft_wrap=True)

@@ -19,7 +19,8 @@ def data_folder(chosen: Path | None, *, keep: bool = False) -> Iterator[Path]:
         yield chosen
         return
     folder = Path(tempfile.mkdtemp(prefix="caraway-"))
-    # Postgres refuses to run as root, so it may run as another user, who must be able to enter the folder.
+    # Postgres refuses to run as root. If this process is root, Postgres runs as another user, who must be able to enter
+    # the folder.
     folder.chmod(0o755)
     try:
         yield folder

@@ -12,13 +12,13 @@ from caraway.apps.demo.example import WEBHOOK
 from caraway.apps.demo.figures import Quantiles, quantiles
 from caraway.apps.demo.http import DemoConnection
 
-# The number of threads that send events. With these a slow answer doesn't delay the next event: at 200 events/s, each
-# answer may take 80 ms.
+# The number of threads that send events, so that a slow answer doesn't delay the next event. With 16 threads at 200
+# events/s, each answer may take 80 ms.
 SENDERS = 16
-# The pause between two queries. On average it makes the measured time longer by half of the pause; without it the
+# Seconds between two queries. On average the pause makes the measured time longer by half of itself. Without it the
 # queries would occupy a core, which the measured stack needs.
 IDLE_SECONDS = 0.001
-# The limit for waiting for the last events after all are sent.
+# Seconds for which the last events are awaited after all have been sent.
 TIMEOUT_SECONDS = 30.0
 # Each event has an airport of its own, so the greatest delay of the airport's last hour is the delay of this event.
 INPUT, OUTPUT = "Origin.origin", "Origin.max_delay_1h"

@@ -10,14 +10,15 @@ import pandas as pd
 from caraway.apps.demo.example import WEBHOOK, Flights
 from caraway.client import Client
 
-# The events of all endpoints are sent in slices of `SLICE` events. Those of a slice that go to one endpoint are sent
-# in requests of at most `BATCH` events.
+# All events are sent in slices of `SLICE` events. In each slice, the events of one endpoint are sent in requests of at
+# most `BATCH` events.
 SLICE = 3000
 BATCH = 1000
-# How long a request is repeated. A killed broker or server is back after some 10 s, on a busy machine after 30 s.
+# Seconds for which a request is repeated. A killed broker or server is back after some 10 s, or 30 s on a busy machine.
 RETRY_SECONDS = 180.0
 
-# Called with the number of events in a slice, and the time up to which all events have been sent.
+# A function that is called after each slice, with its number of events and the time up to which all events have been
+# sent.
 OnSlice = Callable[[int, pd.Timestamp], None]
 
 
@@ -38,7 +39,7 @@ def replay(
     started = time.monotonic()
     first: pd.Timestamp | None = None
     with ExitStack() as closing:
-        # Each endpoint has a connection of its own, by which its events stay in order.
+        # Each endpoint has a connection of its own, so that the events of an endpoint stay in order.
         clients = {endpoint: closing.enter_context(Client(url)) for endpoint, rows in tables.items() if len(rows)}
         pool = closing.enter_context(ThreadPoolExecutor(len(clients)))
         for piece in flights.slices(tables, size):

@@ -14,11 +14,11 @@ from caraway.errors import RemoteError, UnavailableError
 
 # The number of flights in one query.
 AT_ONCE = 500
-# The number of flights that are queried first. Until their values agree no others are, since queries of all flights
-# would slow down the jobs that still catch up.
+# The number of flights that are queried first. Other flights are queried only once the values of these agree, since
+# queries of all flights would slow down the jobs that still catch up.
 PROBED = 40
-# The time without any change after which no event can still be on its way. It covers a crash of the engine, which is
-# back after some 20 s, on a busy machine later.
+# After this many seconds without any change, no event can still be on its way. The time covers a crash of the engine,
+# which is back after some 20 s, or later on a busy machine.
 UNCHANGED_SECONDS = 60.0
 POLL_SECONDS = 0.25
 REPORT_SECONDS = 2.0

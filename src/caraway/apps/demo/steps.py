@@ -23,8 +23,8 @@ SHOWN_DISAGREEMENTS = 10
 QUERIES = 300
 FRESHNESS_RATE = 200.0
 FRESHNESS_SECONDS = 10.0
-# How long single events are sent before they are measured. The JVMs have compiled the code for many rows at once, by
-# the replay; two cores take this long to compile the code for single events.
+# Seconds for which single events are sent before the measurement. During the replay the JVMs have compiled their code
+# for many rows at once. With two cores, compiling the code for single events takes this long.
 WARM_UP_SECONDS = 25.0
 
 

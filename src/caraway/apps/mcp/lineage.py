@@ -38,7 +38,7 @@ def around(
         ways.append(steps_from(starts, following((after, before) for before, after in pairs), depth))
     if direction != "upstream":
         ways.append(steps_from(starts, following(pairs), depth))
-    # Several nodes may have the name, and a node may be before one of them and behind another.
+    # A node may be upstream of one node of this name and downstream of another, so its least distance counts.
     distances = {id_: min(way.get(id_, depth) for way in ways) for id_ in chain(*ways)}
     reached = sorted(distances, key=lambda id_: distances[id_])
     shown = reached[:limit]

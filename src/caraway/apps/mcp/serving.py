@@ -21,7 +21,8 @@ from caraway.errors import CarawayError
 # The most bytes of a request's body over HTTP.
 MAX_BODY: Final = 1_000_000
 READ_ONLY: Final = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True)
-# Loading a file runs its code, which may do anything that its user may; agents let people approve such tools.
+# A preview loads a file, which runs its code, and the code may do anything that its user may. Agents let people approve
+# tools with these hints.
 RUNS_CODE: Final = ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
 )

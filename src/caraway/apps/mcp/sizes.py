@@ -9,7 +9,7 @@ from caraway.errors import TooLargeError
 
 # The most bytes of JSON in an answer: some 12,000 tokens of a language model.
 MAX_BYTES: Final = 48_000
-# The most rows that a tool takes or gives.
+# The most rows that a tool accepts or returns.
 MAX_ROWS: Final = 100
 
 

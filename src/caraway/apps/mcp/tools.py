@@ -23,14 +23,14 @@ Row = dict[str, Any]
 class _First(FailFast):
     """Ends the check of a list at its first wrong element: to tell 300,000 takes a minute and 560 MB."""
 
-    # Types have to be hashable to stand in a union.
+    # A union such as `Names | None` hashes its types, and with these their annotations.
     __hash__ = object.__hash__
 
 
 Rows = Annotated[list[Row], _First()]
 Names = Annotated[list[str], _First()]
 
-# The most entries that one search gives.
+# The most entries that one search returns.
 MAX_FOUND = 200
 
 

@@ -28,8 +28,8 @@ from caraway.process.settings.settings import Settings
 
 LOG = structlog.get_logger(__name__)
 
-# The most seconds for which a start tries to connect to the configured port, to find out whether another server listens
-# there already. A server of this machine accepts within milliseconds.
+# The timeout, in seconds, of the connection by which a starting server finds out whether another server already listens
+# on the configured port. A server on this machine accepts within milliseconds.
 PROBE_S = 1.0
 
 

@@ -46,7 +46,7 @@ LOG = structlog.get_logger(__name__)
 
 UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
-# The memory of all requests without a token together: a thousand of the largest forms to sign in.
+# The most bytes that all requests without a token hold together. A thousand of the largest sign-in forms fit.
 STRANGERS_BYTES = 16 * 1024 * 1024
 ENDING = "the server ends; a change that the request asked for may have been made. Send the request again"
 # An answer with more bytes than this is compressed in a thread, because in the event loop its compression would hold up
@@ -152,8 +152,8 @@ class App:
         else:
             response = encoded(response, encodings)
         try:
-            # The id of the request goes into a new list: the response may be one that is kept for retries, whose
-            # headers must not change.
+            # The header with the id of the request goes into a new list, so that the list of the handler's response
+            # doesn't change.
             exchange.response_bytes(response.status, [*response.headers, (HEADER, request_id)], response.body)
         except RSGIProtocolClosed:
             LOG.debug("a client went away before its answer", target=target)

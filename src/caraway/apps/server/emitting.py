@@ -14,9 +14,9 @@ from caraway.state.ownership.leases import HeldLease, Lease
 LOG = structlog.get_logger(__name__)
 
 LEASE = "rows of aggregates"
-# The time that the lease in Postgres lasts without a renewal, and its last part, in which its owner hands nothing to
-# Kafka's producer. The producer gives a record up after 30 s (`TopicWriter`). So when the lease has ended and another
-# server begins, each record of the former owner has arrived or never will.
+# The lease in Postgres lasts for `LASTING` without a renewal. During the last part of it, `ARRIVING`, its owner hands
+# no rows to Kafka's producer, which gives a record up after 30 s (`TopicWriter`). So when the lease has ended and
+# another server begins, each record of the former owner has arrived or never will.
 LASTING = timedelta(seconds=90)
 ARRIVING = timedelta(seconds=40)
 TOKEN_KEY = META + b"emitter"
@@ -65,8 +65,9 @@ class EmissionRight:
             UnavailableError: Postgres doesn't answer.
         """
         had = self._held.token
-        # An earlier process of this server may still hold the lease, under the same name. It has ended, since only one
-        # process at a time can open the index's database. So `succeeds` lets this process take the lease over at once.
+        # The lease may still be held in the name of an earlier process of this server. That process has ended, since
+        # only one process at a time can open the index's database. So `succeeds` lets this process take the lease over
+        # at once.
         self._held.keep(succeeds=True)
         token = self._held.token
         if token is None:

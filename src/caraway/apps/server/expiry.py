@@ -16,9 +16,9 @@ LOG = structlog.get_logger(__name__)
 SWEEP_INTERVAL_S = 3600.0
 
 
-# A function that removes versions of an index. It gets the asset of the index, an instant in microseconds since 1970,
-# and an event. It removes the versions that were superseded at or before the instant, ends early if the event is set,
-# and returns how many versions it removed.
+# A function that removes superseded versions of an index, and returns how many. Its arguments are the asset of the
+# index, an instant in microseconds since 1970, and an event. Versions that were superseded at or before the instant are
+# removed. If the event is set, the function ends early.
 Expire = Callable[[bytes, int, threading.Event], int]
 
 

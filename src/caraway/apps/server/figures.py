@@ -10,8 +10,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-# The label that names the process of a metric: "writer", or the number of a reader. A process that starts again counts
-# from 0, which Prometheus takes for the reset of a counter, as at any restart.
+# The label that names the process of a metric: "writer", or the number of a reader. A process that is started again
+# counts from 0, and Prometheus treats that as the reset of a counter, as at any restart.
 LABEL = "worker"
 
 

@@ -109,8 +109,8 @@ class Foundation:
             return self.secrets.get(name)
 
         settings = self.settings
-        # The files that the settings list as secrets must not be those of the platform itself, whatever the settings
-        # say.
+        # The data folder, the key file and the file of the admin token must not be readable as secrets, even if the
+        # settings list them.
         own = settings.data_dir, settings.key_file, settings.server.admin_token_file or settings.data_dir
         return resolver(newest_secret, settings.secrets, own).resolve
 
@@ -132,8 +132,8 @@ def foundation_of(settings: Settings) -> Foundation:
         servers=servers,
         engine=engine,
         keyring=keyring,
-        # `ErasedKeys` calls this after new erasures, and at each test while it lacks the secret of some hash. The key
-        # file is read anew each time, because an operator may add the missing secret to it at any time.
+        # `ErasedKeys` calls this after new erasures, and at each check of a key while the secret of some erasure's hash
+        # is missing. The key file is read anew each time, because an operator may add the missing secret at any time.
         erased=ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()),
         objects=objects,
         plans=Plans(state),

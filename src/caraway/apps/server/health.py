@@ -15,7 +15,8 @@ from caraway.state.losses import Loss
 LOG = structlog.get_logger(__name__)
 
 KAFKA_TIMEOUT_S = 3.0
-# The seconds between two reads from Postgres of the losses of records, and the most losses that a text names.
+# Seconds between two reads from Postgres of the topics that have lost records, and the most of these that a warning
+# lists.
 LOSSES_S = 5.0
 TOLD_LOSSES = 5
 
@@ -48,8 +49,8 @@ class Health:
         """Return the reason for each part that doesn't work, by part; empty if all work."""
         found = {name: problem for name, watch in self._watches.items() if (problem := watch.problem()) is not None}
         if found.keys() & {"postgres", "kafka"}:
-            # The watch "ledger" does the actions of the ledger, which need Postgres and Kafka. It fails whenever one of
-            # these does, so then only the cause is reported.
+            # The watch "ledger" does the actions of the ledger, which need Postgres and Kafka. If one of the two fails,
+            # the watch fails as well. Only the cause is reported then.
             found.pop("ledger", None)
         if (problem := self._index_problem()) is not None:
             found["index"] = problem

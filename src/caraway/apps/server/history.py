@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 STEP_S = 60
-# A day of minutes: 23 kB for each index.
+# A day of minutes: some 130 kB for each index.
 KEPT = 24 * 60
 
 
@@ -48,8 +48,8 @@ class History:
                 if len(self._figures) == self._most:
                     continue
                 kept = self._figures[name] = deque(maxlen=self._kept)
-            # If the machine's clock was set back, minutes come again. The newest minute then takes the greatest value
-            # of them.
+            # If the machine's clock was set back, a value may be of a minute before the newest one. The newest minute
+            # then takes the greater of the two values.
             if kept and kept[-1].at >= at:
                 kept[-1].value = max(kept[-1].value, value)
             else:

@@ -30,8 +30,8 @@ from caraway.state.ownership.shards import shard_member
 LOG = structlog.get_logger(__name__)
 
 # Seconds between two rounds of the shards, in which a server writes its progress to Postgres and reads that of the
-# others. Others know a max event time that moves here after two rounds (this server writes it in one, and they read it
-# in the next), and a new owner after one.
+# others. If a max event time moves on this server, the others know it after two rounds: this server writes it in one,
+# and they read it in the next. The others know a new owner of a shard after one round.
 INTERVAL_S = 0.2
 # The most shards that are opened or closed at the same time, each in a thread. A shard may be restored from a snapshot
 # first, which takes long and must not hold up the rounds.
@@ -84,8 +84,8 @@ class IndexShards:
         index, passes = settings.index, [_pass(key.mac_key) for key in keyring.keys]
         identity = Identity.of(index)
         self._server = ShardServer(lambda: passes, index.host, index.port, identity)
-        # A call proves that its sender has the oldest key, the last in the keyring. Servers that haven't been given the
-        # newest key yet have the oldest one, so they accept the call, too.
+        # A call proves that its sender has the oldest key, which is the last in the keyring. A server that hasn't been
+        # given the newest key yet has the oldest one, so it accepts the call, too.
         self._clients = ShardClients(lambda: passes[-1], identity)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shards")
         self._owner = ShardOwner(
@@ -105,8 +105,8 @@ class IndexShards:
 
     def start(self) -> None:
         """Start to open shards, and to answer other servers."""
-        # The tables in Postgres may not exist yet. Rounds fail until they do and are repeated, so the start needn't
-        # wait.
+        # The tables in Postgres may not exist yet. A round then fails and is repeated, so the start needn't wait for
+        # the tables.
         self._server.start(self._owner.answer)
         self._recurring.start()
 

@@ -24,12 +24,13 @@ LOOK_S = 1.0
 # The seconds between two reads of the jobs' lags from Postgres, where the engines report them every few seconds.
 JOBS_S = 5.0
 STOP_S = 3.0
-# An index that is behind by more seconds is mentioned in the log. Bursts that are served within this time are common.
+# An index that is behind by more than this many seconds is mentioned in the log. Bursts that are served within this
+# time are common.
 LOGGED_S = 30.0
 # The seconds between two lines of the log about indexes that are behind; each line lists at most `LISTED` of them.
 LOG_INTERVAL_S = 60.0
 LISTED = 10
-# The minutes of the charts of lags and rates, and the most figures of each: less than 2 MB in all.
+# The minutes that the charts of lags and of rates cover, and the most figures of each kind: less than 2 MB in all.
 CHARTED, FIGURES = 3 * 60, 60
 # The name of the figure with the greatest lag of all indexes.
 WORST = "greatest"
@@ -94,7 +95,7 @@ class Lags:
         self._clock = clock
         self._indexes = IndexLags(clock)
         self._reads = NOTHING
-        # The jobs that are beyond the bounds, by id.
+        # The jobs whose lag is beyond the bounds of backpressure, by id.
         self._late_jobs: Mapping[str, Late] = {}
         self._logged: frozenset[str] = frozenset()
         self._logged_at = float("-inf")
@@ -110,7 +111,7 @@ class Lags:
 
     def stop(self) -> None:
         """Stop the threads."""
-        # All are asked before one is waited for, so that they stop side by side.
+        # All threads are asked to stop before one is waited for, so that they stop at the same time.
         for recurring in self._recurring:
             recurring.stop(0)
         for recurring in self._recurring:
@@ -131,8 +132,8 @@ class Lags:
         reads, bounds = self._reads, self._backpressure.bounds
         late: dict[str, Late] = {}
         for lag in lags:
-            # The whole backlog counts in `GET /status`, and only its growth here: while an index is built from the
-            # history of its topic, refusing rows wouldn't help it.
+            # `GET /status` shows the whole backlog of an index, but only the growth of the backlog counts here. While
+            # an index is built from the history of its topic, refusing new rows wouldn't help it.
             if bounds.exceeded_by(lag.grown, lag.seconds):
                 found = Late(name=f"the index of {lag.dataset}", records=lag.records, seconds=lag.seconds)
                 late |= dict.fromkeys(reads.sources_of(reads.indexes.get(lag.asset, frozenset())), found)
@@ -156,7 +157,8 @@ class Lags:
         late: dict[str, Late] = {}
         figures: dict[str, float] = {}
         for job in jobs:
-            # Waiting doesn't help a job that fails, so no log request is refused because such a job is behind.
+            # A job that fails doesn't catch up while clients wait, so no log request is refused because such a job is
+            # behind.
             records, seconds = job.progress.get("lag_records"), job.progress.get("lag_seconds")
             pace = job.progress.get("rows_per_second")
             if job.state is JobState.RUNNING:

@@ -78,7 +78,7 @@ JOB_METRICS = frozenset(
         "dead_letters",
     }
 )
-# The bounds of the buckets of the times of requests, in seconds.
+# The bounds of the histogram buckets for the times of requests, in seconds.
 LATENCY_BOUNDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
@@ -104,7 +104,7 @@ class Requests(Collector):
         self._notes.note((target, status, seconds))
 
     def _add_up(self, notes: Sequence[tuple[str, int, float]]) -> None:
-        # Most notes that come together are of few endpoints, and their times are added at once.
+        # Notes that come together are mostly of few endpoints, so the times of each endpoint are added at once.
         grouped: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
         for target, status, seconds in notes:
             grouped[target, status].append(seconds)
@@ -187,7 +187,7 @@ def set_sources(statuses: Iterable[SourceStatus]) -> None:
     what `SOURCES` had.
     """
     for family in (SOURCE_OPEN, SOURCE_WATERMARK, SOURCE_ANSWERED):
-        # All is removed first, so that nothing stays of sources that another server reads now, or nobody.
+        # All values are removed first, so that none remains of a source that another server, or no server, reads now.
         family.clear()
     owned: dict[tuple[str, str], list[SourceStatus]] = {}
     for status in statuses:

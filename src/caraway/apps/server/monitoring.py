@@ -30,7 +30,7 @@ LOG = structlog.get_logger(__name__)
 
 PROGRAM = "caraway.offline.monitoring"
 LOOK_SECONDS = 5.0
-# The pause before a process that has ended is begun again, since one that fails would fail again and again.
+# Seconds before a process that has ended is started again, since a process that fails might fail again and again.
 PAUSE_SECONDS = 10.0
 
 
@@ -160,7 +160,7 @@ class QualityNews:
 
     def show(self) -> None:
         """Show the counts and the drift of datasets as metrics."""
-        # Without checks nothing is read from Postgres.
+        # If no dataset has checks, nothing is read from Postgres.
         needed = self._with_checks()
         QUALITY_FIGURES.set({} if needed is None else self._totals(needed))
         DATASET_DRIFT_FIGURES.set([] if needed is None else self._drift(needed))

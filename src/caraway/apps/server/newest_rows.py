@@ -19,10 +19,10 @@ from caraway.graph.plan.model import Column, GraphPlan, IndexPlan, RecordSchema,
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow
 
-# Bytes of records after which a sample is long enough, however few rows they are.
+# Reading stops after this many bytes of records, even if the sample has fewer rows than are wanted.
 MAX_BYTES = 2 * 1024 * 1024
-# The number of records that are read for each wanted row, and the least number for all rows together: some records are
-# retractions, deletes or earlier revisions, and many of an aggregation have the same key.
+# The number of records that are read for each wanted row, and the least number for all rows together. More records than
+# rows are read, since some are retractions, deletes or earlier revisions, and many of an aggregation have the same key.
 RECORDS_PER_ROW, LEAST_RECORDS = 4, 100
 # The least revision, which records without one have.
 NO_REVISION = b""
@@ -89,14 +89,14 @@ def _records(reader: Newest, topic: str, schema: RecordSchema, records: int) -> 
     codec = RecordCodec(schema)
     found: dict[bytes, Record] = {}
     messages = reader.newest(topic, records, max_bytes=MAX_BYTES, wanted=_has_rows)
-    # The records of a message are in the order in which they were written. They are reversed, since the newest come
-    # first.
+    # The newest message comes first, but the records within a message are in the order in which they were written. So
+    # these are reversed.
     for message in messages:
         for _, value, position in reversed(singles_of(message)):
             try:
                 record = codec.decode_value(value or b"")
             except InvalidInputError:
-                # Such a record is left out here as indexes and jobs leave it out, which report it.
+                # Indexes and jobs leave out such a record, too, and report it.
                 continue
             identity = record.id or position
             known = found.get(identity)
@@ -161,7 +161,7 @@ def _with_window(spec: DatasetSpec, index: IndexPlan, group: Json, time_us: int)
         case None:
             return [group]
         case HoppingWindow(length_us=int(length_us)) as window:
-            # The last window that has the input, and the last one that was complete when it came.
+            # The last window that contains the input, and the last one that was complete at the input's time.
             ends = dict.fromkeys((last_end(window, time_us + length_us), last_end(window, time_us)))
             return [{**group, "window": _window(end - length_us, end)} for end in ends]
         case HoppingWindow() | SessionWindow():

@@ -19,11 +19,11 @@ from caraway.process.scratch import sweep
 LOG = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
-# Seconds between two looks whether a process has ended, while further queries have to wait for that.
+# Seconds between two checks for ended processes while as many run as are allowed, so that further queries have to wait.
 FULL_SECONDS = 0.05
-# The seconds after which a query is begun again whose process found that something doesn't answer.
+# Seconds until a query is begun again after its process found that something doesn't answer.
 PAUSE_SECONDS = 10.0
-# Old results are looked for at one of this many looks.
+# Old results are looked for once in this many looks.
 LOOKS_PER_TIDYING = 600
 PROGRAM = "caraway.offline"
 
@@ -76,7 +76,8 @@ class OfflineRunner(Recurring):
 
     def pause_seconds(self) -> float:
         """Return the seconds until the next look, unless the runner is woken before."""
-        # Nobody wakes it when a process ends. A look costs a query of the database only if another one may be started.
+        # Nothing wakes the runner when a process ends, so it looks often while no further one may run. Such a look
+        # doesn't query the database.
         return FULL_SECONDS if len(self._running) >= self._processes else LOOK_SECONDS
 
     def _look(self) -> None:
@@ -91,7 +92,7 @@ class OfflineRunner(Recurring):
                 LOG.info("the process of an offline query has ended", query=query_id, code=code)
                 ended = True
         if ended or not self._looks:
-            # A process that was killed, perhaps with the server, has left folders behind.
+            # A process that was killed, perhaps together with the server, may have left folders behind.
             sweep()
             sweep(self._scratch)
         self._paused = {query_id: until for query_id, until in self._paused.items() if until > self._clock()}

@@ -9,7 +9,8 @@ from caraway.apps.server.history import STEP_S
 
 ROWS, QUERIES, ERRORS, MEAN, SLOWEST = "rows", "queries", "errors", "mean seconds", "slowest hundredth"
 _QUERY_TIMES = "caraway_extract_features_latency_seconds"
-# The counters that become rates, with the name of the rate, and the labels by which it is also counted apart.
+# The counters from which rates are computed, with the name of the rate, and the labels by which it is also computed
+# separately.
 _COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "caraway_source_dataset_counter_total": (ROWS, ("dataset_name",)),
     "caraway_extract_features_error_counter_total": (ERRORS, ()),

@@ -13,10 +13,10 @@ from caraway.state.blueprints import EMITS, AssetKind
 from caraway.state.ledger import Ledger
 
 # Seconds between two rounds while an action of the ledger is due or soon will be. For example, a branch serves its new
-# commit only when the indexes of the commit have caught up; a round notices that at most this much later.
+# commit only when the indexes of the commit have caught up, and a round notices that at most this much later.
 LEDGER_INTERVAL_S = 0.5
-# Seconds between two rounds while no action is due or soon will be. These rounds find the actions that become due
-# later, such as removals, and changes whose notification by Postgres was lost.
+# Seconds between two rounds while no action is due or soon will be. Such rounds find the actions that become due later,
+# such as removals, and changes whose notification by Postgres was lost.
 IDLE_INTERVAL_S = 2.0
 # Seconds between two removals of data of destroyed indexes, sources and sinks: entries in the database of this server,
 # and the positions of sources and sinks in Postgres.

@@ -48,7 +48,8 @@ class ServerIndex:
         self._whole = whole
         self._emission = emission
         self._shards = shards
-        # The indexes that `follow` was told to fill; None until the server has read the served graphs from Postgres.
+        # The indexes that the last call of `follow` named; None until the server has read the served graphs from
+        # Postgres.
         self._plans: Sequence[IndexPlan] | None = None
         self._emitting = False
         self._following = threading.Lock()
@@ -101,8 +102,8 @@ class ServerIndex:
 
     def forget(self, gone: set[bytes]) -> None:
         """Remove the entries of indexes that are gone. Raises `UnavailableError` if Postgres doesn't answer."""
-        # Entries of divided indexes in the database of whole ones date from the time before `index.shards` was set, and
-        # are removed once the plans are known.
+        # The database of whole indexes may have entries of divided indexes, from the time before `index.shards` was
+        # set. Once the plans are known, such entries are removed, too.
         outdated = set() if self._shards is None or self._plans is None else self._whole.store.assets()
         self._whole.drop((gone | outdated) - {plan.asset for plan in self._whole_plans()})
         if self._shards is not None:
@@ -117,7 +118,7 @@ class ServerIndex:
         databases = self._databases()
         if not all(compact(database.store, asset, stopping) for database in databases for asset in sorted(gone)):
             return False
-        # A list, so that all keepers are asked at once: `all` would stop at the first one that hasn't taken its
+        # The list asks all keepers at once. A generator in `all` would stop at the first keeper that hasn't taken its
         # snapshot yet.
         keepers = [database.keeper for database in databases if database.keeper is not None]
         renewed = [keeper.renew(frozenset(gone)) for keeper in keepers]
@@ -160,8 +161,8 @@ class ServerIndex:
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
         """Return the erased keys of each index: those of which entries may be left here, or all others."""
         found = self._erasures(pending=pending)
-        # A key may be removed from one shard and not from another. Such keys are read after the removed ones, so that a
-        # key whose erasure arrives between the two reads doesn't count as removed.
+        # A key may be removed from one shard but not yet from another. The remaining keys are read after the removed
+        # ones, so that a key whose erasure arrives between the two reads doesn't count as removed.
         left = {} if pending else self._erasures(pending=True)
         return [
             (plan, [erasure for erasure in erasures if erasure not in left.get(asset, (plan, {}))[1]])
@@ -178,8 +179,8 @@ class ServerIndex:
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         """Remove the entries of erased keys from an index; see `IndexWorker.remove_erased`."""
-        # A list, so that all shards are tried: one that is still catching up, and therefore removes nothing, doesn't
-        # keep the entries of erased keys in the others.
+        # The list asks all shards. A shard that is still catching up removes nothing, and must not keep the others from
+        # removing their entries of erased keys.
         removed = [database.worker.remove_erased(plan, stopping) for database in self._databases_of(plan.asset)]
         return all(removed)
 

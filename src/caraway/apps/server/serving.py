@@ -22,17 +22,17 @@ from caraway.process.settings.server import ServerSettings
 
 LOG = structlog.get_logger(__name__)
 
-# Python's interval of switching threads. Requests share the interpreter with the thread that indexes. With the default
-# of 5 ms a request waits that long for it, several times over: at 200 events/s the p99 of a log request fell from 196
-# to 12 ms.
+# Python's interval of switching threads. Requests share the interpreter with the thread that fills the index. With the
+# default of 5 ms, a request may wait that long for this thread several times. At 200 events/s, the p99 of a log request
+# fell from 196 to 12 ms.
 SWITCH_INTERVAL_S = 0.0005
-# After SIGTERM the requests under way have this part of the time until the process ends itself to finish. The stop of
-# the other parts follows in the rest.
+# After SIGTERM, requests under way may take this share of the time until the process ends itself. The other parts stop
+# in the rest of the time.
 DRAIN_SHARE = 0.5
-# Requests that were cancelled after that time have this many seconds to be answered.
+# Requests that are still under way then are cancelled, and have this many seconds to be answered.
 ANSWER_S = 1.0
-# The process ends itself at the latest this many seconds after SIGTERM, even if a call hangs: before a supervisor kills
-# the server, after 15 s. Unfinished work, such as actions of the ledger, is done again after the next start.
+# The process ends itself at the latest this many seconds after SIGTERM, even if a call hangs. A supervisor would kill
+# it after 15 s. Unfinished work, such as actions of the ledger, is done again after the next start.
 END_S = 12.0
 # The number of each thread's innermost calls that are logged if the server ends itself because of a call that hangs.
 CALLS_OF_THREAD = 6
@@ -41,12 +41,12 @@ CALLS_OF_THREAD = 6
 BACKLOG = 1024
 # The limit of open files that this process sets for itself if its hard limit is infinite.
 MAX_FILES = 1_000_000
-# The files that a process needs besides connections. RocksDB keeps up to 512 tables open (a reader of
-# `caraway.apps.server.workers` all tables); the rest is for Kafka, Postgres and logs.
+# The files that a process needs besides connections. RocksDB keeps up to 512 tables open, or all tables in a reader
+# (`caraway.apps.server.workers`). The rest is for Kafka, Postgres and logs.
 OWN_FILES = 1024
-# A connection is closed if the head of its next request isn't complete after this time. This frees connections that are
-# idle, or that send their headers byte by byte. Clients close idle connections sooner (httpx2 after 5 s, aiohttp after
-# 15), so they seldom find one closed that they are about to use.
+# A connection is closed if the head of its next request isn't complete after this time. So connections that are idle,
+# or whose client sends headers byte by byte, are freed. Clients close idle connections sooner (httpx2 after 5 s,
+# aiohttp after 15), so a client is seldom about to use a connection that the server closes.
 IDLE_MS = 30_000
 # The most bytes of the head of a request: its path, query string and headers. Queries with Arrow bodies name their
 # outputs in the query string, which may be long.
@@ -147,7 +147,7 @@ async def serve(
         connections.start()
     serving = loop.create_task(server.serve())
     stopping = loop.create_task(stop.wait())
-    # The HTTP server's first step creates the tasks by which it works; those of requests come later.
+    # The first step of the HTTP server creates the server's own tasks. All tasks that follow belong to requests.
     await asyncio.sleep(0)
     lasting = asyncio.all_tasks()
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -166,8 +166,8 @@ async def serve(
     _, late = await asyncio.wait({serving}, timeout=drain_s)
     if late:
         LOG.warning("requests were still under way", after_seconds=drain_s)
-        # The application answers a request that is cancelled. The tasks of the HTTP server itself mustn't be cancelled
-        # with it, because it then can't send these answers, and sets the result of a future that was cancelled.
+        # The application answers a request that is cancelled. The HTTP server's own tasks must not be cancelled,
+        # because the server then can't send these answers, and sets the result of a future that was cancelled.
         for task in asyncio.all_tasks() - lasting:
             task.cancel()
         await asyncio.wait({serving}, timeout=ANSWER_S)

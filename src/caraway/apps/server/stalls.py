@@ -22,15 +22,16 @@ LOG = structlog.get_logger(__name__)
 STALLS = Counter("caraway_event_loop_stalls", "Times that the event loop answered nobody for 250 ms or more.")
 # While one callback holds the loop, all other callers wait. Nothing that a request does there may take this long.
 LIMIT_S = 0.25
-# The seconds between two beats of the loop, and between two looks of the thread. The thread notes the loop's innermost
-# calls once a beat is later than LIMIT_S less LOOK_S, so it has the calls of each stall of LIMIT_S while that lasts.
+# Seconds between two beats of the loop, and between two looks of the thread. If the last beat was LIMIT_S less LOOK_S
+# ago or more, the thread notes the loop's innermost calls. So it has the calls of each stall of LIMIT_S while the stall
+# lasts.
 BEAT_S, LOOK_S = 0.05, 0.1
 # A stall of more than these seconds is logged while it lasts, since it may never end.
 LONG_S = 1.0
-# The most lines about stalls in a minute: a server that stalls all the time would fill its log.
+# The most lines about stalls in a minute, since a server that stalls all the time would fill its log.
 MOST_LINES = 10
 MINUTE_S = 60.0
-# The innermost calls that a line has, of the loop's thread and of each other one.
+# The most innermost calls in a log line: of the loop's thread, and of each other thread.
 CALLS, CALLS_OF_OTHERS = 30, 4
 
 
@@ -65,8 +66,8 @@ class StallWatch:
         if took >= self._limit_s:
             STALLS.inc()
             at, calls = self._calls
-            # The time of the processor tells what held the loop: near to the whole time, a callback computed; far
-            # below, it waited, another thread held the interpreter, or the machine was busy.
+            # The processor time shows what held the loop. If it is close to the whole time, a callback computed. If it
+            # is far less, a callback waited, another thread held the interpreter, or the machine was busy.
             self._tell(
                 "the event loop stood still",
                 seconds=round(took, 3),
@@ -87,7 +88,7 @@ class StallWatch:
                 self._calls = at, calls_of(sys._current_frames().get(self._thread), CALLS)  # noqa: SLF001 (Python's own way)
             if late >= LONG_S and told != at:
                 told = at
-                # Another thread may hold the interpreter, so all are told.
+                # Another thread may hold the interpreter, so the line has the calls of all threads.
                 self._tell(
                     "the event loop stands still", seconds=round(late, 3), calls=self._calls[1], threads=other_threads()
                 )
@@ -102,7 +103,7 @@ class StallWatch:
 
 def other_threads(most: int = CALLS_OF_OTHERS) -> dict[str, list[str]]:
     """Return the innermost calls of each other thread by its name, the inner one first."""
-    # Python's own way to the calls of all threads, despite its name.
+    # Despite its name, `sys._current_frames` is Python's own way to the calls of all threads.
     frames = sys._current_frames()  # noqa: SLF001
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
     found = {thread.name: calls_of(frames.get(thread.ident or 0), most) for thread in others}

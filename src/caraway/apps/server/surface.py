@@ -56,8 +56,8 @@ READ_DEFINITION, WRITE_DEFINITION = Permission((Mode.READ_DEFINITION,)), Permiss
 READ_DEFINITION_ANYWHERE = Permission((Mode.READ_DEFINITION,), Scope.ANY_BRANCH)
 READ_SECRETS = Permission((Mode.READ_DATA,), Scope.EVERYTHING)
 WRITE_SECRETS = Permission((Mode.WRITE_DATA,), Scope.EVERYTHING)
-# A caller needs only one of these modes. `POST /wait` reports which jobs and indexes of a branch lag, which everybody
-# who may log to the branch or query it may know.
+# A caller needs only one of these modes. `POST /wait` reports which jobs and indexes of a branch lag. Everybody who may
+# log to the branch or query it may know that.
 ANY_MODE = Permission(tuple(Mode))
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -253,7 +253,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "GET", f"{API}/tokens", accounts.list_tokens, ADMINISTRATION, answer=accounts.TokensAnswer, refusals=(409,)
     ),
-    # Changes of tokens aren't `recorded`: the line of the audit log is in the transaction of the change.
+    # Changes of tokens aren't `recorded`, since each change writes its line of the audit log in its own transaction.
     Endpoint(
         "POST",
         f"{API}/tokens",

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from caraway.process.recurring import Recurring
 
-# A part counts as away if its last successful check ended longer ago than the watch's interval and these seconds
-# together. A check that runs now may take that long.
+# A part counts as away if its last successful check ended longer ago than the watch's interval plus these seconds,
+# since a check that runs now may take that long.
 TIMEOUT_S = 5.0
 # The first pause after a failed check and the longest one, in seconds. Both are short, so that the server soon notices
 # that a part is back.

@@ -90,7 +90,7 @@ from caraway.state.skew import SkewStore
 from caraway.state.watched import WatchLease, watcher
 
 KAFKA_INTERVAL_S = 2.0
-# The most seconds for which the status waits for Postgres to tell which topics have lost records.
+# The most seconds that a request waits for Postgres to return the topics that have lost records.
 LOSSES_TIMEOUT_S = 1.0
 # The most seconds for which a row waits until Kafka has it. During an outage of the broker a log request is answered
 # with an error after this time.
@@ -100,11 +100,11 @@ DELIVERY_TIMEOUT_S = 8.0
 STOP_S = 3.0
 # The longest wait, in seconds, for traces to be sent at the end.
 TRACES_S = 1.0
-# The longest wait, in seconds, for each part that works in the background (erasure, expiry, snapshots) to
-# stop. Their unfinished work is done after the next start, or by another server.
+# The longest wait, in seconds, for each part that works in the background (erasure, expiry, snapshots) to stop. The
+# unfinished work of such a part is done after the next start, or by another server.
 BACKGROUND_STOP_S = 1.0
-# The programs whose processes are forked from one that has imported them: imports would take longer than most offline
-# queries, and the processes share the memory of what they import.
+# The programs of offline queries and of watches. Their processes are forked from one that has imported the programs:
+# the imports would take longer than most offline queries, and forked processes share the memory of what was imported.
 FORKED = (PROGRAM, MONITORING)
 
 
@@ -240,8 +240,8 @@ def _foundation_parts(
     traces = [] if tracer is None else [ServerPart(name="traces", stop=partial(tracer.stop, TRACES_S))]
     return [
         *traces,
-        # A thread that waits for the end of an outage of Postgres would keep the process from ending, so it is told to
-        # wait no longer.
+        # A thread that waits for the end of an outage of Postgres would keep the process from ending, so all such waits
+        # are ended.
         ServerPart(name="postgres", ask=partial(end_retries, base.engine), stop=base.engine.dispose),
         ServerPart(name="the database of the index", stop=index.close),
         ServerPart(name="the processes of offline queries and watches", stop=background.forks.end),
@@ -303,9 +303,9 @@ def _front_parts(
 
 def _index(base: Foundation, arrivals: Arrivals, *, is_shared: bool) -> ServerIndex:
     settings, count = base.settings, base.settings.index.shards
-    # If the index is divided, this database has only the indexes that write rows of aggregates to a topic for jobs.
-    # Such indexes aren't restored from snapshots, because a snapshot doesn't know which rows were written after it, but
-    # built anew from their topic.
+    # If the index is divided, this database has only the indexes that write rows of aggregates to a topic for jobs. A
+    # snapshot doesn't know which of these rows were written after it. So the indexes aren't restored from snapshots,
+    # but built anew from their topic.
     snapshots = Snapshots(base.objects) if count is None else None
     restore = None if snapshots is None else snapshots.restore
     store = IndexStore(settings.data_dir / "index", restore=restore, shared=is_shared)
@@ -323,8 +323,8 @@ def _index(base: Foundation, arrivals: Arrivals, *, is_shared: bool) -> ServerIn
     whole = IndexDatabase(store=store, worker=worker, keeper=keeper)
     if count is None:
         return ServerIndex(whole, emission, IndexReader(store, base.erased))
-    # Only one process at a time can open the database, so it is opened before the shards' port: a second server with
-    # this data folder is told that reason, and not that the port is in use.
+    # Only one process at a time can open the database, so it is opened before the shards' port. A second server with
+    # this data folder then fails with that reason, and not because the port is in use.
     shards = IndexShards(
         settings,
         base.servers,

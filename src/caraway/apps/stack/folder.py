@@ -17,10 +17,10 @@ from caraway.apps.stack.errors import AlreadyRunningError, DataFolderError
 from caraway.client.discovery import LOCK, RECORD, TOKEN, is_running
 from caraway.process.private_files import make_folder, opener, write_whole
 
-# A stack isn't started with less free space: the first files of Postgres and Kafka alone take some 60 MB.
+# A stack isn't started if fewer bytes are free. The first files of Postgres and Kafka alone take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024
-# A client that looks whether a stack runs holds the lock for some microseconds, and on a busy machine for as long as it
-# is interrupted meanwhile.
+# Seconds for which `claim` tries to take the lock, and the pause between two attempts. A client that looks whether a
+# stack runs holds the lock for some microseconds, and longer on a busy machine.
 LOCK_SECONDS, LOCK_PAUSE_SECONDS = 10.0, 0.005
 # Programs that search code for secrets find the token of a stack by this prefix.
 TOKEN_PREFIX = "caraway_stack_"  # noqa: S105 (the prefix isn't secret)
@@ -146,8 +146,8 @@ def make_private(folder: Path) -> int:
     since the user may have chosen a folder with files of their own.
     """
     ours = [path for name in CONTENT for path in folder.glob(name)]
-    # If the data folder is the root of the file system, the root itself isn't closed, since all users of the machine
-    # need it.
+    # If the data folder is the root of the file system, other users keep their rights to the root itself, since all
+    # users of the machine need it.
     top = 0 if folder == folder.parent else _closed(folder)
     return top + sum(_closed(path) + sum(map(_closed, path.rglob("*"))) for path in ours)
 
@@ -166,7 +166,7 @@ def _locked(lock: IO[str]) -> bool:
     """Take the lock, and return whether that succeeded. The system releases it however this process ends."""
     deadline = time.monotonic() + LOCK_SECONDS
     while not _flocked(lock, fcntl.LOCK_EX):
-        # A stack has the lock for itself. A process that only looks for a running stack shares it, for a moment.
+        # A stack locks the folder exclusively. A process that only looks for a stack shares the lock for a moment.
         if not _flocked(lock, fcntl.LOCK_SH):
             return False
         fcntl.flock(lock, fcntl.LOCK_UN)

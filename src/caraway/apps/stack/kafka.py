@@ -18,17 +18,20 @@ from caraway.process.private_files import kept_password, make_folder, opener, wr
 
 FORMAT_SECONDS = 120.0
 USER = "caraway"
-# By SCRAM, each side only proves that it knows the password. So whoever takes the port while the broker is restarted,
-# and passes for it, is sent none.
+# With SCRAM each side only proves that it knows the password. So a program that takes the port while the broker is
+# restarted, and passes for the broker, doesn't get the password.
 MECHANISM = "SCRAM-SHA-256"
-# The settings of its clients, beside the address and the password. No other broker could keep a replica.
+# The settings of the broker's clients, beside the address and the password. The replication factor is 1, since there is
+# no other broker.
 EMBEDDED = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": MECHANISM, "user": USER, "replication_factor": 1}
-# 192 random bits can't be guessed, though every user of the machine reaches the port and may try without limit.
+# A password of 192 random bits can't be guessed, though every user of the machine reaches the port and may try without
+# limit.
 PASSWORD_BYTES = 24
 LOG4J = Path(__file__).with_name("kafka-log4j2.properties")
 
 # A record is acknowledged once it is in the system's page cache. So it survives the death of the broker and of other
-# processes, but not a power failure: that would take an fsync for each batch, since no other machine has a copy.
+# processes, but not a power failure. To survive that, each batch would need an fsync, since no other machine has a
+# copy.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -45,8 +48,8 @@ PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # By default Kafka delays the first rebalance of a group by 3 s, to wait for more members. Here each group has one
-    # member, so the delay would only make each start slower.
+    # By default Kafka delays the first rebalance of a consumer group by 3 s, to wait for more members. The consumers of
+    # Caraway join no group, and the delay would only make each start of a user's program slower.
     "group.initial.rebalance.delay.ms": "0",
     # By default Kafka forgets the offsets of a consumer group after 7 days. Caraway's consumers don't need them, but a
     # user's program may pause for longer.
@@ -58,12 +61,12 @@ PROPERTIES = {
     # When the broker starts, the log cleaner allocates this buffer in the broker's heap, and that heap has 384 MiB by
     # default. Kafka's default for the buffer is 128 MiB, a third of the heap.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
-    # Files with records that are removed from a topic, such as erased ones, are deleted half a minute later; by default
-    # Kafka looks for such files every five minutes, and deletes them a minute after that.
+    # With these two values, files whose records were removed from a topic, such as erased ones, are deleted within half
+    # a minute. By default Kafka looks for such files every five minutes, and deletes them a minute after that.
     "log.retention.check.interval.ms": "20000",
     "log.segment.delete.delay.ms": "10000",
-    # After a kill, Kafka's controller refuses to register the broker again until the session of the killed one has
-    # expired, by default after 9 s. So the session is short, and heartbeats renew it more often.
+    # After the broker is killed, Kafka's controller refuses to register it again until the session of the killed broker
+    # has expired, by default after 9 s. So the session is short here, and heartbeats renew it more often.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
@@ -137,7 +140,7 @@ class EmbeddedKafka(Part):
             "listeners": listeners,
             "advertised.listeners": f"CLIENT://127.0.0.1:{self.port}",
             **self._security(),
-            # In a properties file the backslash is an escape.
+            # In a properties file a backslash begins an escape, so it is doubled.
             "log.dirs": str(self._data).replace("\\", "\\\\"),
         }
         with open(self._properties, "w", encoding="utf-8", opener=opener) as file:
@@ -148,9 +151,9 @@ class EmbeddedKafka(Part):
     @override
     def launch(self) -> Launch:
         """Return the command that runs the broker."""
-        # When the broker pauses to collect garbage, all events wait. A collection takes as long as the copying of the
-        # surviving objects, which are very few however rare the collections are. So collections are made rare: half of
-        # the heap is for new objects. The collector G1 collected every second, and marked all the time (decision 29).
+        # When the broker pauses to collect garbage, all events wait. A collection copies the objects that survive,
+        # which are few however rare collections are. So collections are made rare: half of the heap is for new objects.
+        # The collector G1 collected every second, and marked all the time (decision 29).
         heap = (f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", f"-Xmn{self._heap_mb // 2}m", "-XX:+UseSerialGC")
         return Launch(
             command=(
@@ -208,8 +211,8 @@ class EmbeddedKafka(Part):
         options = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id(), "-c", str(self._properties)]
         arguments = self._folder / "format.arguments"
         if (password := self.password) is not None:
-            # The user is among the first metadata, since nobody could sign in to add it. Other users of the machine can
-            # read command lines, so the tool reads the password from a file.
+            # The folder's first metadata have the user, since without one nobody could sign in to create it. The tool
+            # reads the password from a file, because other users of the machine can read command lines.
             write_whole(arguments, f"--add-scram\n{MECHANISM}=[name={USER},password={password}]\n".encode())
             options.append(f"@{arguments}")
         flags = ("-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={LOG4J}")

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from caraway.apps.stack.errors import PortInUseError
 
 # Systems take ports for outgoing connections from 32768-60999 (Linux) and 49152-65535 (macOS). A port of these ranges
-# might be taken when a stack restarts.
+# might be in use when a stack restarts, so a stack chooses lower ones.
 FIRST, LAST = 20_000, 32_000
-# How many consecutive ports are tried, from the preferred one on, before the search fails. One machine has room for
-# fewer stacks than that, so some other program would have to hold the rest.
+# The number of consecutive ports that are tried, from the preferred one on. One machine has room for fewer stacks than
+# that, so if none of these ports is free, other programs hold the rest.
 NEXT_PORTS = 200
 
 

@@ -24,14 +24,14 @@ from caraway.process.private_files import kept_password, make_folder, opener, sy
 SUPERUSER = "caraway"
 DATABASE = "postgres"
 
-# 192 random bits of the superuser's password can't be guessed, though every user of the machine reaches the port.
+# A superuser's password of 192 random bits can't be guessed, though every user of the machine reaches the port.
 PASSWORD_BYTES = 24
 
 INITDB_SECONDS = 120.0
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    # There is no Unix socket, since its path may have some 100 bytes only, and that of a data folder may be longer.
+    # There is no Unix socket: its path may have only some 100 bytes, and the path of a data folder may be longer.
     "unix_socket_directories": "",
     # Postgres gets little memory and disk, since metadata is small, and Kafka and Spark run on the same machine.
     "max_connections": "60",
@@ -79,7 +79,7 @@ class EmbeddedPostgres(Part):
         self._end_stray_server()
         if (self._cluster / "PG_VERSION").is_file():
             return
-        # The cluster is created under another name, so that a half-made one is never taken for a whole one.
+        # The cluster is created under another name. So a cluster that a crash has left half-made is never used.
         unfinished = self._cluster.with_name("cluster.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         make_folder(unfinished.parent)
@@ -89,7 +89,8 @@ class EmbeddedPostgres(Part):
             shutil.chown(unfinished, user)
         self._initdb(unfinished, user)
         unfinished.rename(self._cluster)
-        # Postgres syncs what is in the cluster, not its name: without this, a power failure could take all of it.
+        # Postgres syncs the files of the cluster, but not the name of its folder. Without this call, a power failure
+        # could remove the whole cluster.
         sync_names(self._cluster)
 
     @override

@@ -14,10 +14,11 @@ import psycopg
 from caraway.process.authorities import authorities
 from caraway.process.postgres_refusals import remedy_of
 
-# The limit for the answer of a part to a health check. An answer takes milliseconds unless the machine is overloaded.
+# Seconds within which a part must answer a health check. An answer takes milliseconds unless the machine is overloaded.
 TIMEOUT_SECONDS = 3.0
 
-# The engine writes its heartbeat once a second. A heartbeat of this age means that the engine hangs or has ended.
+# The engine writes its heartbeat once a second. If the heartbeat is older than this many seconds, the engine hangs or
+# has ended.
 STALE_SECONDS = 15.0
 
 # The number of the request ApiVersions in Kafka's protocol.

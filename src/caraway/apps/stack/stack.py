@@ -40,17 +40,17 @@ from caraway.process.settings.settings import Settings
 # don't answer any more. The other parts have limits of their own (`caraway.process.children.progress`).
 START_SECONDS = 240.0
 
-# The states of a part whose start goes on.
+# The states of a part that is still being started.
 STARTING = frozenset({PartState.PREPARING, PartState.STARTING, PartState.RESTARTING})
 
-# The interval at which the start looks whether all parts are ready.
+# Seconds between two looks of the start whether all parts are ready.
 POLL_SECONDS = 0.1
 
-# The starter of a stack passes such a function to show the progress. It is called for each event, such as a change of a
-# part's state, with a line of text about it and the status of all parts.
+# A function that shows the progress of a stack. The stack calls it for each event, such as a change of a part's state,
+# with a line of text about the event and the status of all parts.
 Progress = Callable[[str, Sequence[PartStatus]], None]
 
-# The sets of parts in the order in which they are stopped, so that no part loses another one that it needs.
+# The parts are stopped in this order, one set after the other, so that no part loses another one that it needs.
 STOP_ORDER = (frozenset({"server", "engine", "archive"}), frozenset({"kafka", "postgres"}))
 
 
@@ -270,7 +270,7 @@ class Stack:
             if isinstance(part, ExternalService):
                 self._runners[part.status.name] = part
                 continue
-            # No process writes the part's log now, so the log of each start has a file of its own.
+            # No process writes to the part's log now. So the last log is moved away, and this start begins a new file.
             begin_anew(self._folder.log(part.name))
             self._runners[part.name] = Runner(
                 part,
@@ -292,10 +292,11 @@ class Stack:
         return any(status.state is not PartState.RUNNING for status in needed)
 
     def _wait_until_ready(self) -> None:
-        # The last times at which no service was away, and at which the start of a part went on.
+        # The last time at which no external service was away, and the last time at which the start of a part was under
+        # way.
         services_at = under_way_at = time.monotonic()
         with self._changed:
-            # A part's `has_been_ready` is set after its state was reported, so that "Ready" is the last report.
+            # A part reports its state before it sets `has_been_ready`. Waiting for both makes "Ready" the last report.
             while not all(it.has_been_ready and it.status.state is PartState.RUNNING for it in self._runners.values()):
                 for status in self.status():
                     if status.state is not PartState.RUNNING and status.restarts >= REPEATED_DEATHS:

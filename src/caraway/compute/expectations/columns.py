@@ -37,8 +37,8 @@ from caraway.process.patterns import searcher
 
 Arguments = Mapping[str, Any]
 Types = Mapping[str, DataType]
-# Up to this magnitude each int is exactly a float. A greater int, as a bound of floats, would be rounded, so Python
-# compares the values one by one.
+# Up to this magnitude each int is exactly a float. A greater int would be rounded as the bound of a column of floats,
+# so Python compares the values one by one.
 EXACT = 2**53
 YES, NO = pl.lit(value=True), pl.lit(value=False)
 # The types whose values polars orders as Python does, if both sides have the same one. Pairs of other types are
@@ -133,8 +133,8 @@ def _length_equals(arguments: Arguments, types: Types) -> pl.Expr | None:
     return pl.col(arguments["column"]).str.len_chars().cast(pl.Int64) == min(max(wanted, -1), INT_MAX)
 
 
-# Up to this many texts are looked at one by one. A call of pyarrow first compiles the pattern, which takes as long as
-# looking at some ten texts.
+# Up to this many texts are matched one by one. A call of pyarrow first compiles the pattern, which takes as long as
+# matching some ten texts.
 FEW_TEXTS = 10
 
 
@@ -181,7 +181,7 @@ def _in_set(arguments: Arguments, types: Types) -> pl.Expr | None:
             infinite = [option for option in options if type(option) is float and math.isinf(option)]
             exact = [float(number) for number in numbers if abs(number) < 2**1000 and float(number) == number]
             # The options get 0.0 in place of -0.0, which is equal but has other bits. The column needs no such change,
-            # since the `is_in` of polars takes -0.0 and 0.0 for equal.
+            # since the `is_in` of polars treats -0.0 and 0.0 as equal.
             return _member(column, [number + 0.0 for number in (*exact, *infinite)], pl.Float64)
         case _:
             return None

@@ -170,8 +170,8 @@ def _between(arguments: Arguments) -> Predicate:
             bound = _as(read(high), found)
             if found > bound or (arguments.get("strict_max") and found == bound):
                 return False
-        # NaN comes here whatever the bounds are, because every comparison with it is false. It is in no range, so it
-        # fails; it is the one value that isn't equal to itself.
+        # NaN gets here whatever the bounds are, because every comparison with NaN is false. NaN is in no range, so it
+        # fails. NaN is the one value that isn't equal to itself.
         return bool(found == found)  # noqa: PLR0124
 
     return holds
@@ -224,7 +224,8 @@ def _json(_arguments: Arguments) -> Predicate:
 
 def _json_schema(arguments: Arguments) -> Predicate:
     schema = arguments["json_schema"]
-    # This registry is empty. By default jsonschema would fetch what a schema refers to from any address.
+    # An empty registry is given, since by default jsonschema would fetch the documents that a schema refers to, from
+    # any address.
     cls = extend(validator_for(schema), {"pattern": _schema_pattern})  # type: ignore[no-untyped-call]
     validator = cls(schema, registry=Registry())
     return lambda value: validator.is_valid(json.loads(value))

@@ -15,7 +15,7 @@ from caraway.graph.specs import DatasetSpec
 if TYPE_CHECKING:
     from caraway.compute.expectations.suite import Columns, CompiledSuite
 
-# The most characters of a value, and of the arguments of a check, in a reason.
+# A reason shows at most this many characters of a value, and of the arguments of a check.
 SHOWN_VALUE, SHOWN_ARGUMENTS = 100, 300
 # The arguments of a check that don't change which rows pass it, so reasons leave them out.
 _WITHOUT_EFFECT = frozenset({STRICT, "mostly", "result_format", "include_config", "catch_exceptions", "meta"})

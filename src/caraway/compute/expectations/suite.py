@@ -29,8 +29,8 @@ Mask = npt.NDArray[np.bool_]
 # A row's values in stored form (docs/inside/records.md), by column.
 Columns = Mapping[str, Sequence[Any]]
 
-# A check remembers results by value. It forgets all of them before they become more than KEPT_RESULTS, and doesn't
-# remember those of values whose texts have more than KEPT_CHARACTERS characters together.
+# A check caches its results by value. The cache is emptied before it would exceed KEPT_RESULTS results, and has no
+# results for values whose texts have more than KEPT_CHARACTERS characters together.
 KEPT_RESULTS, KEPT_CHARACTERS = 20_000, 200
 
 
@@ -100,7 +100,7 @@ class CompiledSuite:
         if not rows:
             nothing = np.zeros(0, np.bool_)
             return [Checked(nothing, nothing) for _ in self._compiled]
-        # This column gives the frame its number of rows. Without it, an expression that is a constant would have one
+        # The column gives the frame its number of rows. Without it, an expression that is a constant would have one
         # value instead of one for each row.
         frame = pl.DataFrame({"": np.zeros(rows, np.int8)})
         frame = frame.with_columns([_column(name, columns[name], self._types[name]) for name in self._of_frame])
@@ -151,11 +151,10 @@ class _RowCheck:
         self._predicate: Predicate = predicate_of(name, arguments)
         names = columns_of(arguments)
         self._shows = [_python(types[column]) for column in names]
-        # A stored text is a Python str already, so it is looked at without a conversion.
+        # A stored text is a Python str already, so it is checked without a conversion.
         is_text = len(names) == 1 and isinstance(base_type(types[names[0]]), StringType)
         self._look = self._look_at_text if is_text else self._look_at_row
-        # The results for values that were looked at, by the value of the column, or by the tuple of the values of
-        # several columns.
+        # The cached results, by the value of the column, or by the tuple of the values of several columns.
         self._known: dict[object, int] = {}
 
     def __call__(self, columns: Sequence[Sequence[Any]], rows: int) -> tuple[Mask, Mask]:
@@ -166,7 +165,7 @@ class _RowCheck:
         try:
             found = list(map(self._known.get, values))
         except TypeError:
-            # A list or a map isn't hashable, so no results are kept for a column of them.
+            # A list or a map isn't hashable, so results for a column of lists or maps aren't cached.
             found = list(map(self._look, values))
         else:
             for place, known in enumerate(found):
@@ -197,7 +196,7 @@ class _RowCheck:
         try:
             shown = [None if is_null(one) else show(one) for one, show in zip(row, self._shows, strict=True)]
         except (OverflowError, ValueError):
-            # Python has no datetime of this instant, so no check can be passed.
+            # Python has no datetime for an instant outside of the years 1 to 9999, so no check can be passed.
             return FAILED
         if is_skipped(self._name, shown, self._arguments):
             return LEFT_OUT

@@ -19,7 +19,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name)
-        # cloudpickle makes each function that it pickled by value by calling its function of this name.
+        # cloudpickle calls its `_make_function` to make each function that was pickled by value.
         return partial(self._make, found) if name == "_make_function" else found
 
     def _make(self, make: Any, code: CodeType, names: dict[str, Any], *rest: Any) -> Any:

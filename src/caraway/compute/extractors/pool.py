@@ -23,8 +23,8 @@ from caraway.compute.extractors.traced import TracedExtractor
 from caraway.compute.extractors.worker import TARGET, Columns, FunctionWorker
 from caraway.compute.extractors.workers import Workers
 
-# This import makes sure that servers have loaded polars when they start, whatever else they import. Their first large
-# query must not wait for it.
+# With this import, servers load polars when they start, whatever else they import, so that their first large query
+# doesn't wait for polars.
 from caraway.compute.query import polars_expressions  # noqa: F401
 from caraway.compute.query.batch import Batch, LaterRun
 from caraway.compute.query.datasets import DatasetLookups
@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 MakeLookups = Callable[[PythonStep, bool], DatasetLookups]
 
-# The most seconds that tracing a function may take. It takes much less, except for a function that never ends.
+# Tracing a function may take at most this many seconds. Only a function that never ends takes so long.
 TRACE_SECONDS = 1.0
-# The most seconds that a commit waits for one function to be loaded, with the packages that it imports. Large ones take
-# some ten seconds on a busy machine.
+# A commit waits at most this many seconds for one function to be loaded, with the packages that it imports. Large
+# packages take some ten seconds on a busy machine.
 LOAD_SECONDS = 30.0
 
 _NUMBERS = itertools.count()
@@ -82,7 +82,7 @@ class FunctionPool:
         self.seconds = seconds
         self._memory_mb = memory_mb
         self._size = processes
-        # These threads start and end processes, which is slow, and trace functions.
+        # The threads start and end processes, which is slow, and trace functions.
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="extractors")
         self._workers = Workers(processes, lambda: FunctionWorker(memory_mb, secrets, rights), self._threads)
         self._tracing: set[Future[None]] = set()
@@ -104,7 +104,8 @@ class FunctionPool:
 
         Raises `UnavailableError` if no process can be started.
         """
-        # The process doesn't belong to the pool: it runs parts of these functions, and must run nobody else's.
+        # The process doesn't belong to the pool: loading a function runs parts of its code, and functions of other
+        # commits must not run in the same process afterwards.
         process = RestartedProcess(TARGET, self._rights, self._memory_mb)
 
         def ask(function: bytes) -> str:
@@ -148,7 +149,7 @@ class FunctionPool:
         except _FATAL as error:
             raise self._ended(remote, error, self._workers.discard(worker)) from None
         except BaseException:
-            # The channel may be in the middle of a message, so this process can't be used again.
+            # The channel may have half of a message, so this process can't be used again.
             self._workers.discard(worker)
             raise
         self._workers.give(worker)
@@ -171,8 +172,8 @@ class FunctionPool:
             how = await loop.run_in_executor(self._threads, self._workers.discard, worker)
             raise self._ended(remote, error, how) from None
         except BaseException:
-            # The request was cancelled while its function ran, so it must end at once. Another thread ends
-            # the process.
+            # The request was cancelled while its function ran, so the function must end at once. Another thread ends
+            # the process, since that would block the event loop.
             self._threads.submit(self._workers.discard, worker)
             raise
         self._workers.give(worker)
@@ -198,8 +199,8 @@ class FunctionPool:
         try:
             found = worker.trace(remote.step, TRACE_SECONDS)
         except BaseException:
-            # The function never ended or ended the process, so it isn't traced again. The channel may be in the middle
-            # of an answer, so the process can't be used again.
+            # The function took too long or ended the process, so it isn't traced again. The channel may have half of an
+            # answer, so the process can't be used again.
             self._workers.discard(worker)
             raise
         self._workers.give(worker)

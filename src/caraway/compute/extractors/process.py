@@ -26,7 +26,8 @@ Looked = tuple[pd.DataFrame, "pd.Series[bool]"]
 
 def serve(channel: Channel) -> None:
     """Answer calls, and requests to trace extractors or to check functions, until the other end or the memory ends."""
-    # The imported modules stay for good, so garbage collections, which delay answers, needn't look at their objects.
+    # The imported modules stay for good. Freezing their objects makes garbage collections, which delay answers,
+    # shorter.
     gc.freeze()
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(channel)
@@ -51,7 +52,8 @@ def serve(channel: Channel) -> None:
         answer = _answer(*functions[number], columns, rows, at, past=past)
         channel.send(answer)
         if answer == _SPENT:
-            # The function used up the memory, and may have left anything half done, so the process ends.
+            # The function used up the memory, and may have left any object in an inconsistent state, so the process
+            # ends.
             return
 
 

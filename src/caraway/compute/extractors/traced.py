@@ -19,8 +19,8 @@ Expressions = Mapping[str, Node]
 def expressions_of(step: PythonStep) -> Expressions | None:
     """Return the expressions to which an extractor is equal, None if there are none; this calls the user's function."""
     inputs = [(column.name, column.dtype) for column in step.inputs if column.dtype is not None]
-    # `kept` lacks the outputs that callers supply themselves. The extractor then stays a function, because a call of
-    # the function checks these outputs as well. This is rare.
+    # `kept` lacks the outputs that callers supply themselves. In this rare case the extractor stays a function, because
+    # a call of the function checks these outputs as well.
     if step.datasets or len(inputs) < len(step.inputs) or len(step.kept) < len(step.outputs):
         return None
     pickled = cloudpickle.loads(step.pickled)

@@ -21,11 +21,11 @@ from caraway.process.confinement.requests import pickled, secret_answer
 from caraway.process.confinement.values import unpacked
 from caraway.process.secrets.provider import SecretProvider
 
-# The most functions that a process keeps loaded. Each kind of query brings new ones. At this number the process forgets
-# all of them, and each is sent to it again with its next call.
+# A process keeps at most this many functions loaded, since each kind of query brings new ones. At this number the
+# process drops all of them, and each function is sent again with its next call.
 MAX_KNOWN = 200
-# A message with more bytes is parsed in a thread, so that the event loop goes on meanwhile. Parsing so many bytes takes
-# a millisecond.
+# A message with more bytes is parsed in a thread, so that the event loop isn't blocked meanwhile. Parsing this many
+# bytes takes a millisecond.
 LARGE_BYTES = 1 << 16
 # The function that the process runs.
 TARGET = "caraway.compute.extractors.process:serve"
@@ -33,7 +33,7 @@ TARGET = "caraway.compute.extractors.process:serve"
 Columns = Mapping[str, list[object]]
 # The names of the columns that a function returns, with the checks of their types.
 Checks = list[tuple[str, Check]]
-# A call as a generator: it yields messages to send, is sent the answers, and returns columns in the end.
+# A call as a generator: it yields messages to send, receives the answers by `send`, and returns columns in the end.
 Talk = Generator[object, Any, Columns]
 
 
@@ -57,7 +57,7 @@ class FunctionWorker:
         self._secrets = secrets
         self._process = ConfinedProcess(TARGET, confinement, memory_mb)
         self._channel = self._process.channel
-        # The functions that the process keeps, by number, with the checks of their answers.
+        # The functions that the process has loaded, by number, with the checks of the types of their results.
         self._known: dict[int, Checks] = {}
 
     @property
@@ -100,8 +100,8 @@ class FunctionWorker:
                     large = len(content) > LARGE_BYTES
                     received = await asyncio.to_thread(_message, content) if large else _message(content)
                     if received[0] == "lookup" and lookups.asks_others:
-                        # A lookup that asks other servers may be slow, so it runs in a thread, and the event loop goes
-                        # on.
+                        # A lookup that asks other servers may be slow, so it runs in a thread and doesn't block the
+                        # event loop.
                         message = await asyncio.to_thread(talk.send, received)
                     else:
                         message = talk.send(received)

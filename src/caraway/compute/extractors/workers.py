@@ -15,11 +15,11 @@ from caraway.process.confinement.process import UnconfinedError, start_fork_serv
 
 log = logging.getLogger(__name__)
 
-# The most idle processes of a pool, for each call that may run at a time, and at least. With fewer, the calls of
-# branches that take turns would often have to start a process, which takes some 30 ms; an idle process holds some tens
-# of MiB.
+# A pool keeps at most `_MOST_IDLE` idle processes for each call that may run at a time, or `_LEAST_MOST_IDLE` if that
+# is more. With fewer, the calls of branches that take turns would often have to start a process, which takes some 30
+# ms. An idle process holds some tens of MiB.
 _MOST_IDLE, _LEAST_MOST_IDLE = 2, 8
-# The seconds without a call after which a process is ended.
+# A process that has had no call for this many seconds is ended.
 IDLE_S = 600.0
 
 
@@ -40,10 +40,11 @@ class Workers:
         self._size = size
         self._most_idle = max(_LEAST_MOST_IDLE, _MOST_IDLE * size)
         self._lock = threading.Lock()
-        # The number of requests that may take a worker without waiting.
+        # The number of further requests that may take a worker without waiting.
         self._turns = size
         self._waiting: deque[Future[None]] = deque()
-        # The worker that was given back last is the last one, and is taken first, since its caches are still warm.
+        # The worker that was given back last is at the end of the list, and is taken first, since its caches are still
+        # warm.
         self._idle: list[FunctionWorker] = []
 
     def start_all(self) -> Report | None:

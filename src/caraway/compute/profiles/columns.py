@@ -31,7 +31,8 @@ from caraway.compute.profiles.sums import add_floats
 from caraway.errors import InvalidInputError
 from caraway.process.exact_sums import Moments
 
-# Texts that are longer are kept by their beginning and a digest, so that a profile has a bounded size.
+# A text with more than MAX_TEXT characters is stored as its first KEPT_TEXT characters and a digest, so that a profile
+# has a bounded size.
 MAX_TEXT = 64
 KEPT_TEXT = 44
 # The number of values at the beginning of a batch that are compared with each other. If most of them differ, the batch

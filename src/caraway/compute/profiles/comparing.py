@@ -14,8 +14,8 @@ from caraway.errors import InvalidInputError
 from caraway.graph.drift import DEFAULT_DRIFT, Drift
 from caraway.process.displays import Table, html
 
-# The probability that a comparison of two samples of the same distribution has any alarm, whatever the number of its
-# columns. A comparison each hour has one in forty days then, at most.
+# The probability that a comparison of two samples of the same distribution raises an alarm, whatever the number of its
+# columns. If there is a comparison each hour, this is at most one false alarm in forty days.
 FALSE_ALARMS = 0.001
 
 # The distances of each kind of column.

@@ -20,13 +20,15 @@ from caraway.compute.profiles.sketches import FREQUENT_LG_K, Sketch, frequent
 
 Floats = npt.NDArray[np.float64]
 
-# The bins of a column of numbers are tenths of the reference: these shares of its values lie below the edges.
+# The bins of a column of numbers are tenths of the reference: these shares of the reference's values lie below the
+# edges.
 TENTHS = np.linspace(0.1, 0.9, 9)
-# The most frequent categories of the reference that are bins of their own; all others are one bin.
+# At most this many categories, the most frequent ones of the reference, are bins of their own; all others are one bin.
 BINS = 20
-# Distribution functions are compared at quantiles: at this number of them from each of the two profiles.
+# Distribution functions are compared at the quantiles that divide the values of each profile into this many equal
+# parts.
 PLACES = 256
-# The most names of categories that are shown.
+# At most this many names of categories are shown.
 SHOWN = 5
 
 
@@ -90,7 +92,7 @@ def _shares_of(column: ColumnProfile, counts: Floats, error: Floats, doubt: floa
     rows = column.values
     seen = counts / rows
     low, high = shares(seen - error, seen + error, rows * column.worth, doubt)
-    # A bin without rows has half a row, since the index of a share of zero is infinite.
+    # Each bin gets half a row more than it has, since the index would be infinite for a bin without rows.
     smoothed = (np.maximum(counts, 0.0) + 0.5) / (rows + 0.5 * len(counts))
     return _Shares(smoothed, low, high)
 
@@ -145,8 +147,8 @@ def ks(reference: ColumnProfile, current: ColumnProfile, doubt: float) -> Measur
     ranks = np.linspace(0.0, 1.0, PLACES + 1).tolist()
     places = sorted({place for sketch in both for place in sketch.get_quantiles(ranks, inclusive=True)})
     value = 0.0
-    # The distribution functions are compared at each place and just before it, since both may jump there: many values
-    # may be equal.
+    # The distribution functions jump where many values are equal, so they are compared at each place and just before
+    # it.
     for inclusive in (True, False):
         old, new = (np.array(sketch.get_cdf(places, inclusive=inclusive)) for sketch in both)
         value = max(value, float(np.abs(old - new).max()))
@@ -158,7 +160,7 @@ def ks(reference: ColumnProfile, current: ColumnProfile, doubt: float) -> Measur
 
 
 def _rank_error(sketch: Sketch, *, two_sided: bool) -> float:
-    # As long as a sketch has all values, there is no error.
+    # A sketch that still has all values has no error.
     return float(sketch.normalized_rank_error(two_sided)) if sketch.is_estimation_mode() else 0.0
 
 
@@ -208,13 +210,13 @@ def vanished_category(reference: ColumnProfile, current: ColumnProfile, doubt: f
 def _only_in(one: ColumnProfile, other: ColumnProfile, doubt: float) -> Measured | None:
     if one.kind is not Kind.CATEGORY or not one.values or not other.values:
         return None
-    # The categories that are compared depend on the samples. So the probability of an error is divided among all that a
-    # sketch may have: 2**FREQUENT_LG_K of them, each with two intervals.
+    # The categories that are compared depend on the samples. So the probability of an error is divided among all
+    # categories that a sketch may have: 2**FREQUENT_LG_K, each with two intervals.
     each = doubt / (2 << FREQUENT_LG_K)
     found = []
     for text, low, high in frequent(one.frequent):
-        # A full sketch has forgotten rare categories, so a category counts as absent from the other sample if it may be
-        # absent there: its lower bound is 0.
+        # A full sketch has dropped rare categories. So a category is treated as absent from the other sample if it may
+        # be absent there: its lower bound is 0.
         if other.frequent.get_lower_bound(text) > 0:
             continue
         least, _ = shares(_array(low / one.values), _array(high / one.values), one.values * one.worth, each)

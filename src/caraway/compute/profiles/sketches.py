@@ -75,8 +75,8 @@ def restored_distinct(packed: bytes) -> Sketch:
 
 def add_distinct(into: Sketch, values: Iterable[float | str]) -> None:
     """Add values to a sketch of distinct values."""
-    # Adding each value to the union itself would take 1.5 times as long, so the values go into a sketch of their own
-    # first.
+    # The values are first added to a sketch of their own, since adding each value to the union itself would take 1.5
+    # times as long.
     batch = library().hll_sketch(DISTINCT_LG_K, library().tgt_hll_type.HLL_8)
     deque(map(batch.update, values), maxlen=0)
     into.update(batch)
@@ -129,6 +129,6 @@ class Repetition:
     def worth(self, rows: int) -> float:
         """Return the number of rows with different keys that say as much as `rows` of these keys do."""
         squares = float(np.square(self.counters.astype(np.float64)).sum())
-        # The sum of squares is only estimated. It is raised to the number of rows if the estimate is below: no sum is
-        # less, and that of different keys is equal.
+        # The sum of squares is only an estimate. An estimate below the number of rows is raised to that number, which
+        # is the least possible sum: that of keys which all differ.
         return rows * rows / max(squares, float(rows)) if rows else 0.0

@@ -10,8 +10,8 @@ from caraway.errors import InvalidInputError
 def compile_alias(step: AliasStep) -> Run:
     """Return the function that adds the column of an alias step to a batch."""
     source, name, default = step.input, step.output, step.default
-    # The type of an input that isn't in the graph is unknown, and its values are raw JSON, so they are cast to the type
-    # of the output.
+    # An input that isn't in the graph has no known type, and its values are raw JSON, so they are cast to the output's
+    # type.
     convert = cast(step.dtype) if step.input_dtype is None else None
 
     def run(batch: Batch) -> None:

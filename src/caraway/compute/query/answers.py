@@ -26,7 +26,7 @@ from caraway.dtypes.values import INT_MAX, INT_MIN
 
 Check = Callable[[Iterable[object]], bool]
 
-# The most types whose checks are kept; a deployment has some hundreds of types.
+# The checks of at most this many types are cached; a deployment has some hundreds of types.
 MAX_KEPT = 1_000
 
 

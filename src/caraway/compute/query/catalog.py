@@ -11,7 +11,7 @@ from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph
 from caraway.graph.trees import absent_values
 
-# The most names that an error lists; more would bury the message.
+# An error lists at most this many names; more would bury the message.
 MAX_LISTED = 20
 
 

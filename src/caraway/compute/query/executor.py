@@ -39,8 +39,8 @@ from caraway.dtypes.types import FLOAT, STRING, DataType, base_type, is_optional
 from caraway.dtypes.values import to_json
 from caraway.errors import InvalidInputError
 
-# The most plans that are kept for one version of the graph. An application uses a handful; the bound is for a client
-# that makes up ever new combinations, which must not fill the memory.
+# At most this many plans are cached for one version of the graph. An application uses a handful. The bound keeps a
+# client that asks for ever new combinations of features from filling the memory.
 MAX_PLANS = 1_000
 
 Answer = dict[str, list[object]]
@@ -174,7 +174,7 @@ class QueryEngine:
         self.catalog = catalog
         self._compile_python = compile_python
         self._reader = reader
-        # This is true if other servers may own shards of the index, so that a read has to wait for them.
+        # True if other servers may own shards of the index, so that a read has to wait for them.
         self.asks_others = reader.asks_others
         self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool, bool], CompiledPlan] = OrderedDict()
 
@@ -211,7 +211,8 @@ class QueryEngine:
                 self.asks_others and any(isinstance(step, LookupStep) for step in plan.steps),
             )
             # Two threads may both make this plan, which is harmless, since their plans are equal. If there are too many
-            # plans, the one that was made first is dropped, even if it is in use; its next query makes it again.
+            # plans, the one that was made first is dropped, even if it is in use; the next query that needs it makes it
+            # again.
             self._plans[key] = compiled
             if len(self._plans) > MAX_PLANS:
                 self._plans.popitem(last=False)

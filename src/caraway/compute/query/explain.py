@@ -24,7 +24,7 @@ from caraway.compute.query.rounds import added, read
 from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
 
-# The most runs of a plan that one request may measure, so that a request can't occupy the server for long.
+# One request may measure at most this many runs of a plan, so that it can't occupy the server for long.
 MAX_RUNS = 1_000
 
 

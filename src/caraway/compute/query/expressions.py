@@ -11,9 +11,9 @@ from caraway.expr.references import walk
 from caraway.expr.scalars.compiler import compile_scalar
 from caraway.expr.scalars.scope import NOW, Row, Scalar
 
-# The most rows for which plain Python computes a step; polars computes more. Measured with one to six features on a
-# quiet machine, Python takes 1 to 1.5 us for each feature and row, polars takes 80 to 200 us for a step and little more
-# if it has 100 rows, and they are equally fast at 100 to 130 rows.
+# Plain Python computes a step for up to this many rows, and polars for more. Measured with one to six features on a
+# quiet machine, Python takes 1 to 1.5 us for each feature and row. polars takes 80 to 200 us for a step, and little
+# more for 100 rows, so they are equally fast at 100 to 130 rows.
 FEW_ROWS = 64
 
 
@@ -56,7 +56,7 @@ class _Many:
 
 
 def _polars_run(step: ExpressionStep, features: Sequence[Computed]) -> Run:
-    # This import is late because polars takes longer to import than all else that a query of a few rows needs. Servers
+    # polars is imported late, because it takes longer to import than all else that a query of a few rows needs. Servers
     # import polars when they start.
     from caraway.compute.query.polars_expressions import compile_polars  # noqa: PLC0415
 

@@ -93,8 +93,8 @@ def _take(step: PythonStep, title: str, result: object, batch: Batch) -> None:
             problems.append(f"{bare} {error}")
     if problems:
         raise ExtractorError(f"{title}: {'; '.join(problems)}")
-    # The caller of a query may supply some of the features that this function computes. Their values count instead of
-    # the function's, so only the other outputs, which are in `kept`, are added.
+    # The caller of a query may supply some of the features that this function computes. The supplied values take
+    # precedence, so only the other outputs, which are in `kept`, are added.
     for name in step.kept:
         batch.columns[name] = columns[name]
         batch.returned[name] = series_of[name]

@@ -17,7 +17,7 @@ from caraway.errors import InvalidInputError
 
 Table = Sequence[object] | Mapping[str, object]
 
-# The types whose values are in stored form already if they have exactly this Python type.
+# The types for which a value of exactly this Python type is in stored form already.
 _AS_IT_IS: dict[DataType, type] = {BoolType(): bool, StringType(): str}
 
 

@@ -54,7 +54,7 @@ class Reader(Protocol[SourceT_contra, KeyT_contra]):
         return self.read(source, keys, at_us, columns)
 
 
-# The source of rows for queries, which name a dataset by its name and a key by the tuple of its values.
+# The reader that queries use: `source` is the name of a dataset, and a key is the tuple of its values.
 QueryReader = Reader[str, tuple[object, ...]]
 
 

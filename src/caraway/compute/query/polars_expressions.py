@@ -15,7 +15,7 @@ from caraway.expr.polars.compiler import compile_as, reason_of
 from caraway.expr.polars.values import INSTANT, from_polars
 from caraway.expr.scalars.scope import NOW
 
-# The name of a column beside those of the features. It has a space, so it differs from every feature's name.
+# The name of a column beside those of the features. The space makes the name differ from every feature's name.
 ROW = "__caraway row"
 
 
@@ -35,7 +35,7 @@ def compile_polars(step: ExpressionStep, features: Sequence[Computed]) -> Run:
         if needs_now:
             columns.append(pl.Series(NOW, batch.instants(), dtype=pl.Int64).cast(INSTANT))
         if not columns:
-            # This column has a value for each row, so that polars repeats constants as often.
+            # A column with a value for each row makes polars repeat constants as often.
             columns.append(pl.Series(ROW, range(batch.rows), dtype=pl.Int64))
         try:
             frame = pl.DataFrame(columns).with_columns(compiled)

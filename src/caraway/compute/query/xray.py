@@ -9,7 +9,7 @@ from caraway.dtypes.types import type_name
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph, Metadata, PythonExtractor
 
-# The most known names that an error about an unknown one lists.
+# An error about an unknown name lists at most this many known ones.
 LISTED = 20
 
 DATASET_PROPERTIES = (

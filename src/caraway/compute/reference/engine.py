@@ -39,8 +39,8 @@ class LocalEngine:
         # The functions that compute derived datasets, each after the datasets that it reads.
         self._runs: dict[str, Run] = {}
         # The logged events of each dataset, in order of event time and then of arrival. A derived dataset, which a
-        # pipeline computes, has none, except after `put_derived` has replaced its rows, until its inputs change and the
-        # pipeline computes it again.
+        # pipeline computes, has none. An exception is a derived dataset whose rows `put_derived` has replaced: it has
+        # events until its inputs change and the pipeline computes it again.
         self._events: dict[str, list[Event]] = {}
         self._tables: dict[str, Table] = {}
         self._erased: dict[str, Erased] = {}

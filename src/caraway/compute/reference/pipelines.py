@@ -116,8 +116,8 @@ def compile_step(operator: ops.Operator, before: Schema, clock: Clock = present_
 
 
 def _evaluating(operator: ops.Filter | ops.Assign, before: Schema) -> Step:
-    # This import is late because polars takes longer to import than everything else that a pipeline without expressions
-    # needs.
+    # polars is imported late, because it takes longer to import than everything else that a pipeline without
+    # expressions needs.
     from caraway.compute.reference.operators import expressions  # noqa: PLC0415
 
     if isinstance(operator, ops.Filter):

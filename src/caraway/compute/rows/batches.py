@@ -34,7 +34,7 @@ class LeftOut(StrEnum):
     SINCE = "since"
     UNTIL = "until"
     SAMPLE = "sample"
-    # The source was bounded and has ended.
+    # The source was bounded, and the record came after its end.
     CLOSED = "bounded_closed"
     # A message of change capture that changes no row, such as a heartbeat.
     NO_CHANGE = "no_change"

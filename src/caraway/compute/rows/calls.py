@@ -12,8 +12,8 @@ from caraway.dtypes.values import LENIENT, NEVER_NULL, Manner, is_null
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.functions import PythonFunction
 
-# First the values of the rows for which a function succeeds, in the order of the rows. Second, for each other row of
-# the batch, the reason why the function fails, by the row's position.
+# The values for the rows for which a function succeeds, in the order of the rows; and for each other row of the batch,
+# by its position, the reason why the function fails.
 Outcome = tuple[list[object], Mapping[int, str]]
 FunctionCaller = Callable[[PythonFunction, pd.DataFrame], Outcome]
 

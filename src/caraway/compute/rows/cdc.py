@@ -128,7 +128,8 @@ def map_envelopes(
             continue
         old, new = before.get(envelope.number), after.get(envelope.number)
         if old is None and new is None:
-            # An envelope that is read has a row on one side at least, so `where` has left out what there was.
+            # An envelope that was read has a row before or after the change, or both. If neither is left here, `where`
+            # rejected them.
             left_out[envelope.number] = LeftOut.WHERE
             continue
         try:
@@ -247,21 +248,21 @@ def _mapped_sides(
     for envelope in envelopes:
         row = envelope.before
         if row is None and envelope.op == "u" and source.where is not None:
-            # The log has the old row's key only if the update changed it, so here the new row's key is that of the old
-            # one. If `where` doesn't admit the new row, the old row, which it may have admitted, has to be deleted by
-            # this key.
+            # The log has the old row's key only if the update changed it, so here the old row has the key of the new
+            # row. If `where` admitted the old row but doesn't admit the new one, the old row has to be deleted by this
+            # key.
             row = envelope.after
             assert row is not None  # noqa: S101 (an update has one)
             partial[envelope.number] = row
         elif row is not None:
             (whole if is_whole(row, demanded, keys) else partial)[envelope.number] = row
     before = mapped(whole)
-    # For these old rows only the keys are read: Postgres sends no more by default, or the rest of the row doesn't fit
-    # the dataset. A delete needs no more than the key.
+    # Only the keys are read from the old rows in `partial`: Postgres sends no more by default, or the rest of the row
+    # doesn't fit the dataset. A delete needs only the key.
     partial |= {error.row: whole[error.row] for error in before.errors}
     of_keys = mapped(partial, dataset.keys)
-    # A delete whose key can't be read is an error. An update is only a delete of its old key and an insert of its new
-    # row; if the old key can't be read, the new row is inserted all the same, and nothing is deleted.
+    # A delete whose key can't be read is an error. An update inserts the new row, and deletes the old key if that is
+    # another one. If the old key can't be read, the new row is still inserted, and nothing is deleted.
     deletes = {envelope.number for envelope in envelopes if envelope.op == "d"}
     errors += [error for error in of_keys.errors if error.row in deletes]
     return dict(before.rows) | dict(of_keys.rows), dict(after.rows), errors

@@ -20,8 +20,8 @@ _BYTES = PLACEHOLDER.encode()
 _UNAVAILABLE = frozenset({PLACEHOLDER, base64.b64encode(_BYTES).decode()})
 # The Python types of values that are never a placeholder, so they needn't be compared with it.
 _AVAILABLE: frozenset[type] = frozenset({int, float, bool, type(None)})
-# The empty values of types that Debezium writes as text: of text, of instants with a time zone, of JSON, and of
-# decimals as base64.
+# The empty values of the types that Debezium writes as text: text, instants with a time zone, JSON, and decimals in
+# base64.
 _EMPTY_TEXTS = frozenset({"", "1970-01-01T00:00:00Z", "{}", "AA=="})
 
 
@@ -43,8 +43,8 @@ def completed(
         return after
     made = dict(after)
     for name in missing:
-        # Here the row has Debezium's placeholder, which must not be taken for a value. If there is no old value and the
-        # column isn't needed, the column is left out.
+        # Debezium's placeholder must not be read as the value of the column. If there is no old value and the column
+        # isn't needed, the column is left out.
         del made[name]
         old = None if before is None else before.get(name)
         if old is not None and not _is_unavailable(old):

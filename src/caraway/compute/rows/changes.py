@@ -62,8 +62,8 @@ def admitted_changes(
         else:
             rejected[change.number] = reason
     if rejected:
-        # A record may make two changes, an insert and a delete. If only one of them is rejected, the record isn't left
-        # out.
+        # A record may make two changes, a delete and an insert. If only one of them is rejected, the record doesn't
+        # count as left out.
         kept = {change.number for change in admitted}
         left_out |= {number: reason for number, reason in rejected.items() if number not in kept}
     return MappedChanges(changes=tuple(admitted), errors=errors, left_out=left_out)

@@ -41,8 +41,8 @@ class Missing:
 
 MISSING: Final = Missing()
 
-# A fast cast of a whole column, which takes its values and the set of their types. It returns None if it isn't sure
-# that all values fit; they are then cast one by one.
+# A fast cast of a whole column: a function of the values and the set of their types. The result is None if it isn't
+# sure that all values fit; the values are then cast one by one.
 Fast = Callable[[list[object], set[type]], list[object] | None]
 
 
@@ -82,7 +82,7 @@ class ColumnCast:
         for position, value in enumerate(values):
             stored: object = None
             if value is MISSING:
-                # A row that names its fields may leave out those of optional types; they are null then.
+                # Rows that name their fields may leave out fields of optional types; such a field is null.
                 if not self._optional:
                     errors[position] = f"is missing; expected {self._expected}"
             else:
@@ -118,8 +118,9 @@ def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
         total = sum(numbers)
     except OverflowError:
         return None
-    # Avro and Protobuf have NaN, which has to be null. The sum is NaN if one of the numbers is, and is computed faster
-    # than each is looked at. It is also NaN if there are infinities of both signs, which the slow cast sorts out.
+    # Avro and Protobuf have NaN, which has to become null. The sum is NaN if one of the numbers is, and computing it is
+    # faster than looking at each number. Infinities of both signs also make the sum NaN; the slow cast tells the cases
+    # apart.
     if total != total:  # noqa: PLR0124 (NaN)
         return None
     if kinds <= {float, NULL}:
@@ -137,7 +138,7 @@ def _instants(values: list[object], kinds: set[type]) -> list[object] | None:
         try:
             return [(moment - EPOCH) // US for moment in moments]
         except TypeError:
-            # Some have no time zone; the slow cast takes them as UTC.
+            # Some datetimes have no time zone; the slow cast reads them as UTC.
             return None
     if kinds != {int}:
         return None

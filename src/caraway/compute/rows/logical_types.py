@@ -6,10 +6,10 @@ from decimal import Context, Decimal
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_DAY = date(1970, 1, 1)
 MICROSECONDS = 1_000_000
-# The most bytes of a decimal's digits. They are enough for 154 digits; databases have up to 76, and the conversion of
-# many more to a decimal number takes seconds.
+# The digits of a decimal may have at most this many bytes, which are enough for 154 digits. Databases have up to 76
+# digits, and converting very many to a decimal number takes seconds.
 MAX_DECIMAL_BYTES = 64
-# The most digits before or after the point that a decimal's scale may add.
+# The scale of a decimal may add at most this many digits before or after the point.
 MAX_SCALE = 10_000
 _EXACT = Context(prec=MAX_SCALE * 2)
 

@@ -43,8 +43,8 @@ def keep_wanted(batch: RowBatch, source: SourceSpec, fields: Fields, now_us: int
     where = source.where
     if where is None or not len(batch):
         return
-    # `where` runs after preproc. It reads a field that preproc made from there, so the payload needn't have a column of
-    # this name.
+    # `where` runs after preproc. If preproc made a field, `where` reads that field, and the payload needn't have a
+    # column of the same name.
     declared = _declared(batch, where, Stage.WHERE)
     if isinstance(where.by, PythonFunction):
         values = _called(batch, where.by, declared, Stage.WHERE, "")
@@ -82,8 +82,8 @@ def _spelled(ref: Ref) -> str:
 
 
 def _repeat(batch: RowBatch, name: str, constant: Constant, field: DataType) -> None:
-    # A constant datetime is in stored form already, as microseconds since the epoch. So it is put with its type, which
-    # leaves out the cast: that would guess from its size whether it is seconds, milliseconds or microseconds.
+    # A constant datetime is in stored form already, as microseconds since the epoch. Given its type, it isn't cast: the
+    # cast would guess from its size whether it is seconds, milliseconds or microseconds.
     batch.put(name, [constant.value] * len(batch), field if constant.dtype == DATETIME else None)
 
 
@@ -168,7 +168,7 @@ def _evaluated(
         batch.cast(column, fields[column], stage=stage)
     declared = _followed(declared, numbers, batch)
     columns = {**{column: batch.typed[column] for column in read}, **declared}
-    # Only sources with expressions need polars, which takes longer to import than everything else here. So it is
+    # Only sources with expressions need polars, and polars takes longer to import than everything else here. So it is
     # imported at the first expression.
     from caraway.compute.rows.expressions import run, run_each  # noqa: PLC0415
 

@@ -139,8 +139,8 @@ def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]
     for name, computed in [*source.preproc, ("", source.where)]:
         if isinstance(computed, Computed):
             for column, _ in computed.schema:
-                # `where` runs after preproc. It reads a field that preproc made from there, so the payload needn't have
-                # a column of this name.
+                # `where` runs after preproc. If preproc made a field, `where` reads that field, and the payload needn't
+                # have a column of the same name.
                 if not name and column in made:
                     continue
                 needed.setdefault(column, f"the schema of preproc of {name}" if name else "the schema of where")

@@ -28,7 +28,7 @@ def sampler(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Mapping[str, 
     if source.sample is None:
         return lambda _row: True
     columns = sample_columns(dataset, source)
-    # The product is exact, since SPAN is a power of two: it changes only the exponent of a float. So every process and
-    # language has the same bound.
+    # SPAN is a power of two, so the product is exact: only the exponent of the float changes. Every process and
+    # language therefore has the same bound.
     bound = source.sample.rate * SPAN
     return lambda row: hash64([row[name] for name in columns]) < bound

@@ -21,7 +21,8 @@ from caraway.compute.why.parts import Hidden, Histories, Key, all_shown
 from caraway.dtypes.types import DataType
 from caraway.errors import CarawayError, InvalidInputError
 
-# The most rows that the query of one feature may read; an extractor that reads more can't be explained.
+# The query of one feature may read at most this many rows. A value for which an extractor reads more can't be
+# explained.
 MAX_LOOKUPS = 1_000
 
 _KINDS = {"index read": "lookup"}

@@ -118,7 +118,8 @@ class GroupRead:
         times = self.inputs.parts.times
         within = (times >= first) & (times < behind)
         never = np.iinfo(np.int64).max
-        # An input outside of the window never counts: its time of entering is later than any time of a read.
+        # An input outside of the window never counts, so it gets a time of entering that is later than any time of a
+        # read.
         return Lives(np.where(within, window[1], never), np.full(len(times), never))
 
     def _span_of_key(self, window: tuple[int, int]) -> tuple[int, int]:

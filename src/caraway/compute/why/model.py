@@ -12,8 +12,8 @@ from caraway.compute.why.showing import as_html, text
 from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import from_json, to_json
 
-# The most parts of a lookup (records that count in its value, or nearly do) that an answer lists, and the number that
-# an answer lists unless the caller asks for more or fewer.
+# An answer lists at most MAX_LISTED parts of a lookup, and LISTED unless the caller asks for another number. A part is
+# a record that counts in the lookup's value, or nearly does.
 MAX_LISTED, LISTED = 1_000, 100
 
 _SHOWN, _READ = to_json(DATETIME), from_json(DATETIME)

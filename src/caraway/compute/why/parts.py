@@ -111,7 +111,7 @@ class Histories(Protocol):
         ...
 
 
-# Returns why a dataset, or one of its fields, isn't shown; None if it is.
+# A function that returns why a dataset, or one of its fields, is hidden from the caller; None if it is shown.
 Hidden = Callable[[str, str | None], str | None]
 
 

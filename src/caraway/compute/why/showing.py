@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from caraway.compute.why.model import Listed, Lookup, Met, Position, Source, Step, Why, Window
 
-# The most characters of a value that are shown; a longer one is cut.
+# A value is shown with at most this many characters; a longer one is cut.
 MAX_VALUE = 200
-# The most rows of a list that are shown; an answer may have more.
+# At most this many rows of a list are shown; an answer may have more.
 MAX_ROWS = 20
 
 _ROOT = "font-size:.9em;line-height:1.4;margin:.3em 0;color:inherit"

@@ -6,11 +6,12 @@ from typing import Any
 
 from caraway.errors import RemoteError, UnavailableError
 
-# The default time limit in seconds. The server reads the history of each dataset on the way.
+# The default time limit in seconds. The server has to read the history of each dataset that the explained value is
+# computed from.
 TIMEOUT_S = 300.0
-# The pause between two looks at an explanation that isn't ready yet.
+# Seconds between two requests for an explanation that isn't ready yet.
 PAUSE_S = 0.5
-# The status of an explanation that was accepted and can't be computed.
+# The HTTP status of the error if an explanation was accepted and can't be computed.
 UNPROCESSABLE = 422
 
 

@@ -35,12 +35,12 @@ from caraway.process.confinement.policy import Confinement
 from caraway.process.settings.settings import Settings
 
 _KAFKAS_TOPICS = re.compile(r"__(consumer_offsets|transaction_state|cluster_.*)")
-# The names of buckets and containers, and of Azure's accounts. They are parts of an address, so another text could make
-# another host of it.
+# The permitted names of buckets and containers, and of Azure's accounts. Each name becomes a part of an address, so one
+# with other characters could lead to another host.
 _CONTAINER, _ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{1,221}"), re.compile(r"[a-z0-9]{3,24}")
 _DEFAULT_PORTS = {"postgresql": 5432, "postgres": 5432}
 _SPARK_MASTER = 7077
-# The variables of the server's environment that name addresses of systems for the libraries of clouds.
+# The environment variables from which the libraries of clouds take the addresses of systems.
 ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "PUBSUB_EMULATOR_HOST", "STORAGE_EMULATOR_HOST")
 
 
@@ -232,8 +232,8 @@ def limits_of(settings: Settings, brokers: Callable[[], Iterable[tuple[str, int]
     `brokers` returns the hosts and ports of all brokers that are known, of which the settings may name only some.
     """
     given = settings.connectors
-    # An operator may name the address of a system by a setting, or by a variable of its library. Connectors may reach
-    # what is named in this way.
+    # An operator may set the address of a system by a setting, or by an environment variable of its library. Connectors
+    # may reach these addresses.
     named = [*settings.sources.endpoints.values(), *(os.environ[name] for name in ENDPOINTS if name in os.environ)]
     networks = Networks(
         [ip_network(text) for text in given.networks],

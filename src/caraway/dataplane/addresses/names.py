@@ -31,13 +31,13 @@ def name_parts(name: str, where: str) -> list[str]:
     raise UnavailableError(f'{where}: {name!r} is no name of a table; write it as table, schema.table or "a.b".table')
 
 
-# The functions from a parameter's value to the settings of a driver, by the parameter's name in lower case. They raise
-# `KeyError` or `ValueError` for another value.
+# For each JDBC parameter, by its name in lower case: the function from its value to the settings of a driver. A value
+# that isn't possible makes the function raise `KeyError` or `ValueError`.
 Parameters = Mapping[str, Callable[[str], Mapping[str, object]]]
 
 
-# The settings of drivers whose values are files of the server's machine, and the only one among them that is no file:
-# libpq's word for the system's own authorities.
+# The driver settings whose values are paths of files on the server's machine, and the only value that isn't a path:
+# libpq's word for the certificate authorities of the operating system.
 _FILES, _SYSTEM = ("sslrootcert", "sslcert", "sslkey", "files"), ("sslrootcert", "system")
 
 
@@ -82,8 +82,8 @@ def truth(text: str) -> bool:
     return {"true": True, "false": False, "": True}[text.casefold()]
 
 
-# The names of hosts, with commas between several. Other characters would make one the path of a socket of the server's
-# machine, where a database may take the server for the user, or add options to an address.
+# One host name, or several with commas between them. Other characters could turn a name into the path of a Unix socket
+# on the server's machine, where a database may trust the server's own user, or could add options to an address.
 HOSTS = re.compile(r"[\w.:\-\[\]]+(,[\w.:\-\[\]]+)*")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 Address = IPv4Address | IPv6Address
 
-# The services by which clouds tell a machine its identity and its keys, and the networks of a link that have them: AWS,
-# Google and Azure (link-local), AWS, Google and Scaleway by IPv6, Azure's agent, Alibaba, Oracle.
+# The networks of the services from which machines in clouds get their identity and keys. In this order: AWS, Google and
+# Azure (two link-local networks); AWS, Google and Scaleway by IPv6; Azure's agent; Alibaba; Oracle.
 METADATA = tuple(
     ip_network(text)
     for text in (
@@ -27,10 +27,11 @@ METADATA = tuple(
 )
 # The prefixes under which IPv6 networks reach the IPv4 address in the last 32 bits (RFC 6052, 8215, 4291, 7915).
 _TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
-# The port of the servers of names. Libraries ask these in the thread that connects, so they may be reached.
+# The port of DNS servers. Libraries resolve names in the thread whose connections are checked, so these servers may be
+# reached.
 _NAMES = 53
 _NAME_SERVERS = Path("/etc/resolv.conf")
-# The seconds for which the addresses of a service's name are kept.
+# Seconds for which the addresses of a host name are cached.
 _KEPT_S = 30.0
 
 
@@ -67,8 +68,8 @@ class Networks:
     services: Callable[[], Iterable[Service]]
     endpoints: Sequence[tuple[str, int]] = ()
     _known: dict[str, tuple[float, frozenset[Address]]] = field(default_factory=dict)
-    # All addresses that the names of services have ever had. A service is protected at each of them, also while its
-    # name has another address, or none.
+    # All addresses to which the host names of services have ever resolved. A service is assumed to be at each of them,
+    # even while its name resolves to another address, or to none.
     _had: dict[str, frozenset[Address]] = field(default_factory=dict)
 
     def refusal(self, text: str, port: int, *, metadata: bool = False) -> str:
@@ -123,7 +124,7 @@ class Networks:
     def _is_at(self, address: Address, host: str) -> bool:
         """Return whether a service is at an address, which may be another one of this machine."""
         at = self._had.get(host, frozenset()) | self._addresses(host)
-        # A new dictionary, not a change of the old one, which may just be pickled for a process in another thread.
+        # Another thread may be pickling the old dictionary for a connector's process, so a new one takes its place.
         self._had = {**self._had, host: at}
         return address in at or (is_local(address) and any(is_local(each) for each in at))
 

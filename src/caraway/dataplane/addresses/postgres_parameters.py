@@ -12,8 +12,8 @@ from caraway.dataplane.addresses.reach import pinned
 from caraway.graph.systems import PostgresSystem, Secretish
 
 CONNECT_S = 10
-# A file of passwords that can't exist. If the definition's password is empty, libpq would otherwise send one of the
-# server's own, from ~/.pgpass.
+# The path of a password file that can't exist. Without it, libpq would send a password from the server's own ~/.pgpass
+# if the definition's password is empty.
 NO_PASSWORDS = f"{os.devnull}/none"
 
 _SSL_MODES = {mode: mode for mode in ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")}
@@ -86,7 +86,7 @@ def connection_parameters(
         "passfile": NO_PASSWORDS,
         "application_name": "caraway",
         "connect_timeout": CONNECT_S,
-        # With these settings a server that is cut off without a word is noticed within a minute.
+        # With these settings it is noticed within a minute that the server has become unreachable.
         "keepalives_idle": 20,
         "keepalives_interval": 10,
         "keepalives_count": 3,

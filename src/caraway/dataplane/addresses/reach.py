@@ -26,7 +26,7 @@ from caraway.errors import CommitError, UnavailableError
 
 _KAFKA_PORT = 9092
 
-# The seconds after a refusal in which an error may be due to it: a library tries on before it gives up.
+# Seconds for which errors are put down to an earlier refusal: a library repeats its attempts before it raises an error.
 _DUE_S = 60.0
 
 
@@ -93,8 +93,8 @@ def _install() -> None:
             _HELD[self] = hold
         start(self)
 
-    # Libraries, such as MongoDB's, connect in threads of their own, which must be held as the thread that starts them
-    # is. Nothing else tells which thread that is.
+    # Libraries such as MongoDB's connect in threads of their own. A new thread gets the limits (`Hold`) of the thread
+    # that starts it, in which `start` runs.
     threading.Thread.start = start_held  # type: ignore[method-assign]
 
 

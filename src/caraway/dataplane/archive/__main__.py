@@ -32,8 +32,8 @@ from caraway.state.skew import SkewStore
 from caraway.state.tables import metadata
 from caraway.state.watched import ServedPositions
 
-# The archive gives way to all that answers requests: a server or a job that is behind is noticed, an archive that comes
-# some seconds later isn't.
+# The archive has a lower priority than all processes that answer requests: users notice a server or a job that is
+# behind, but not an archive that is some seconds late.
 NICENESS = 10
 
 

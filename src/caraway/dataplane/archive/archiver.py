@@ -29,8 +29,8 @@ from caraway.state.reader import StateReader
 
 LOG = structlog.get_logger(__name__)
 
-# The lease of an archive. One that hasn't renewed it in this time has ended, and others take its topics over. A table
-# refuses the second one of two writers, so nothing depends on exact times.
+# How long the lease of an archive process lasts without a renewal. After that the process counts as ended, and others
+# take over its topics. If two processes write one table, it refuses the second one, so nothing depends on exact times.
 LASTING = timedelta(seconds=10)
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 2.0
@@ -85,8 +85,8 @@ class Archiver:
         self._stopping = threading.Event()
         self._looked_at = float("-inf")
         self._topics: Mapping[str, TopicPlan] = {}
-        # The reason of the last failure that was logged, by the text of the log's event, so that one reason is logged
-        # once.
+        # The reason of the last logged failure, by the text of the log's event, so that the same reason isn't logged
+        # repeatedly.
         self._failures: dict[str, str] = {}
 
     def stop(self) -> None:
@@ -122,8 +122,8 @@ class Archiver:
         """Read which topics are this process's, and what is erased; without Postgres, go on as before."""
         try:
             topics = self._share()
-            # The served features are first: `_erasures` then knows every erasure that `_served` knows, so keys are
-            # hidden in new rows before `_served` removes the old ones.
+            # `_served` is refreshed before `_erasures`, so that `_erasures` knows every erasure that `_served` knows.
+            # So keys are hidden in new rows before `_served` removes the old rows.
             self._served.refresh()
             self._erasures.refresh()
             if time.monotonic() >= self._cleared_at + CLEAR_SECONDS:
@@ -147,7 +147,8 @@ class Archiver:
             self._served.step(self._follower)
 
     def _share(self) -> Mapping[str, TopicPlan]:
-        # A process that was restarted takes the lease of its predecessor at once, since both can't run at a time.
+        # A process that was restarted takes the lease of its predecessor at once, since the two can't run at the same
+        # time.
         if not self._lease.keep(succeeds=True) or self._lease.token is None:
             return self._topics
         name = replace(self._member, token=self._lease.token).name

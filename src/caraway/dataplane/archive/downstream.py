@@ -21,8 +21,8 @@ from caraway.state.erasures import ErasureLog, ErasureRecord, erasure_by
 
 LOG = structlog.get_logger(__name__)
 
-# All servers know of an erasure within two seconds, and write no further rows of the key. After this time the topic is
-# cut behind the last row.
+# Within two seconds, all servers know of an erasure, and write no further rows of its key. So after this time the end
+# of the topic is behind the last row of the key, and the topic can be cut there.
 SETTLED = timedelta(seconds=5)
 
 # Returns all jobs that are to run, each with the figures that its engine reported last.
@@ -83,7 +83,8 @@ class DownstreamErasures:
 
     def _cut(self, topic: str, records: Collection[ErasureRecord]) -> None:
         """Find offsets behind which a topic has no erased row, and have it begin new files before them."""
-        # The records of the erasures lie behind the cut, so that indexes which are built later learn of them.
+        # The records that announce the erasures are written behind the cut, so that indexes which are built later read
+        # them.
         announcements = [encode_erasure(erasure_by(record.key)) for record in records]
         ends = begin_files_with(self._bootstrap_servers, topic, announcements)
         self._log.cut([record.id for record in records], ends)

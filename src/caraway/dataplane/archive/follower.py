@@ -26,15 +26,15 @@ from caraway.graph.plan.model import TopicPlan
 
 LOG = structlog.get_logger(__name__)
 
-# Records are kept as messages until there are this number of them, or of bytes, and then as Arrow columns, which take
-# a fraction of the memory.
+# Records are kept as messages until there are this many records or bytes. Then they are converted to Arrow columns,
+# which take a fraction of the memory.
 PIECE_RECORDS = 10_000
 PIECE_BYTES = 2 << 20
-# The most bytes of columns of one topic, and of all topics together, that wait to be written. When there are more, the
-# largest table is written at once.
+# The most bytes that wait to be written, of one topic and of all topics together. A topic beyond the first limit is
+# written at once; beyond the second limit, the topic with the most bytes is written.
 TABLE_BYTES = 16 << 20
 ALL_BYTES = 64 << 20
-# Each write of a table makes a small file. After this number of writes the small files are made into large ones.
+# Each write of a table makes a small file. After this number of writes the small files are merged into large ones.
 SMALL_FILES = 64
 VACUUM_SECONDS = 3600.0
 RETRY_SECONDS = 2.0
@@ -254,7 +254,7 @@ class Follower:
 
         Raises `UnavailableError` if the object store doesn't answer.
         """
-        # Rows that wait since before the erasure are written first, so that they are removed as well.
+        # Rows that have waited since before the erasure are written first, so that they are removed as well.
         if topic in self._followed:
             self._write(topic)
         followed = self._followed.get(topic)
@@ -309,7 +309,7 @@ class Follower:
                 opened[name] = self._open(self._wanted[name], str(found.topic_id), [p.id for p in found.partitions])
             except UnavailableError as error:
                 LOG.warning("the archive waits", topic=name, reason=str(error))
-        # The brokers are asked about all topics at once.
+        # All topics are opened first, so that one call asks the brokers about all of them.
         reached = {name: Reached(each.positions, each.epochs) for name, each in opened.items()}
         for name, place in continuations(self._bootstrap_servers, reached).items():
             try:
@@ -362,11 +362,11 @@ class Follower:
         LOG.error(told)
         removed = table.go_back(columns.partition, columns.offset, place.lost)
         self._note_loss(place, table.url, told)
-        # The epochs of the earlier positions hold for the new ones too: each new position is the offset at which that
-        # epoch has ended.
+        # The epochs of the earlier positions are right for the new positions, too: each new position is the offset at
+        # which that epoch has ended.
         table.append(columns.arrow.empty_table(), place.offsets, followed.epochs)
-        # A watch of served features may have read the table's earlier position since the first call, so its position is
-        # set back once more.
+        # Since the first call, a watch of served features may have read the table up to its earlier position. So the
+        # second call sets the position of the watch back once more.
         self._note_loss(place, table.url, told)
         followed.positions = dict(place.offsets)
         LOG.info("removed rows of lost records from a table", topic=place.topic, rows=removed)
@@ -386,7 +386,7 @@ class Follower:
             self._begin_again(name, str(error))
             return
         # The rows of a file are in the order of event time. So readers that want an interval of time can leave out
-        # files, and parts of them, by their least and greatest times.
+        # files, and parts of files, by the least and greatest times in their statistics.
         rows = pa.concat_tables(followed.pieces).sort_by(followed.encoder.columns.time)
         try:
             followed.table.append(rows, followed.positions, followed.epochs)

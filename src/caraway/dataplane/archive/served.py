@@ -35,7 +35,7 @@ from caraway.state.erasures import ErasureLog
 
 LOG = structlog.get_logger(__name__)
 
-# A record without rows. It is written to begin a new file of the topic, so that the older files can be removed.
+# A record without rows, which is written to begin a new file of the topic, so that the older files can be removed.
 NO_ROWS = orjson.dumps(
     {
         "format": RECORD_FORMAT,
@@ -60,7 +60,7 @@ SERVED_PLAN = TopicPlan(
 )
 # The position of a row: partition, offset, number.
 Position = tuple[int, int, int]
-# The most unreadable records for each of which a warning is logged.
+# A warning is logged for at most this many unreadable records.
 LOGGED_REFUSALS = 5
 
 

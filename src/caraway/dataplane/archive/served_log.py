@@ -26,18 +26,18 @@ from caraway.process.recurring import Recurring
 LOG = structlog.get_logger(__name__)
 
 SERVED = "caraway.offline.monitoring-features"
-# The topic keeps rows for a week. The archive copies them to a table within seconds (`archive.seconds`), so it loses
-# none even if the object store is away for days.
+# The topic keeps rows for a week. The archive copies them to a table within seconds (`archive.seconds`), so no rows are
+# lost even if the object store is away for days.
 SERVED_TOPIC_CONFIG = {"retention.ms": str(7 * 24 * 3600 * 1000)}
 RECORD_FORMAT = 1
-# The time for which the thread waits after the first query, so that it handles all queries of this time at once.
+# The seconds for which the thread waits after the first query, so that it handles all queries of this time together.
 GATHER_S = 0.02
 # The most rows of queries that wait for the thread, and the most bytes of records that wait for Kafka: some seconds of
 # full load. Rows beyond these bounds are counted as lost, so that queries never wait for Kafka.
 MAX_ROWS_WAITING = 200_000
 MAX_BYTES_WAITING = 64 << 20
-# The most bytes of a record, below the 1,000,000 that librdkafka allows a message. The rows of a query that need more
-# are divided among several records.
+# A record has at most this many bytes, since librdkafka allows a message 1,000,000. If the rows of a query need more,
+# they are divided among several records.
 MAX_RECORD_BYTES = 900_000
 CLOSE_S = 1.0
 # The shortest time, in seconds, between two log lines about lost rows, of which an outage of Kafka causes many.

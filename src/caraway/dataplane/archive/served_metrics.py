@@ -18,14 +18,14 @@ SERVED_ROWS = Counter(
 )
 QUERY_TARGET = "extract_features"
 DEFAULT_WORKFLOW = "default"
-# The most workflows that are counted apart. Clients choose their names, so there could be any number of them; further
-# ones are counted together as "other".
+# At most this many workflows are counted separately. Clients choose the names of workflows, so there could be any
+# number of them. Further workflows are counted together as "other".
 MAX_WORKFLOWS = 100
 OTHER_WORKFLOWS = "other"
 # The bounds of the buckets of times, in seconds.
 LATENCY_BOUNDS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-# The most combinations of outputs and workflow that are counted apart in memory. If there are more, `Extractions`
-# adds them up by feature, and counts combinations from zero again.
+# At most this many combinations of outputs and workflow are counted separately in memory. If there are more,
+# `Extractions` adds them up by feature, and counts combinations from zero again.
 MAX_COMBINATIONS = 1_000
 
 
@@ -64,9 +64,9 @@ class Extractions(Collector):
         self._notes.note((outputs, workflow, rows, seconds))
 
     def _add_up(self, notes: Sequence[tuple[tuple[str, ...], str, int, float]]) -> None:
-        # Most notes that come together are of few plans and workflows, and are added at once. A plan's names are told
-        # by their identity, because hashing them costs as much as the rest of a note; equal names of two plans meet in
-        # `_rows`.
+        # Notes that arrive together mostly belong to few plans and workflows, so each such group is added at once. The
+        # outputs of a plan are recognised by the `id` of their tuple, because hashing their names costs as much as the
+        # rest of a note. Equal outputs of two plans are added up in `_rows`.
         grouped: defaultdict[tuple[int, str], list[tuple[tuple[str, ...], str, int, float]]] = defaultdict(list)
         for note in notes:
             grouped[id(note[0]), note[1]].append(note)

@@ -153,8 +153,8 @@ def _rule(extractor: LookupExtractor, spec: DatasetSpec, alike: Mapping[str, fro
     pairs = [
         (Column(name=key, dtype=types[key]), alike.get(feature, frozenset({feature})))
         for key, feature in zip(spec.keys, extractor.inputs, strict=True)
-        # A key of a dataset that pipelines compute is erased by its group, in all windows at once, so the window isn't
-        # compared.
+        # If pipelines compute a dataset, a key is erased for its group, in all windows at once. So the window, which is
+        # a part of the key, isn't compared.
         if key != WINDOW_KEY or not spec.pipelines
     ]
     return Rule(

@@ -11,7 +11,7 @@ NAME = "served features"
 
 TIME = "at"
 PARTITION, OFFSET, NUMBER = "_partition", "_offset", "row"
-# A row of a query is on the topic once, so the position of its record and its number in the query are unique together.
+# A row of a query is on the topic once, so the position of its record and the row's number in the query identify it.
 POSITION = (PARTITION, OFFSET, NUMBER)
 _INSTANT = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(

@@ -37,7 +37,8 @@ def processed(jobs: Iterable[tuple[JobPlan, Mapping[str, Any]]]) -> dict[str, di
         for topic in plan.inputs:
             reached = {int(partition): offset for partition, offset in positions.get(topic.name, {}).items()}
             known = least.get(topic.name)
-            # A partition that some job hasn't begun with is left out, which means that none of it was processed.
+            # A partition that some job hasn't begun to read is left out. Callers treat such a partition as not
+            # processed at all.
             least[topic.name] = (
                 reached if known is None else {p: min(known[p], reached[p]) for p in known.keys() & reached.keys()}
             )

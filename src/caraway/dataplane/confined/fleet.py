@@ -22,13 +22,12 @@ from caraway.state.ownership.shares import Shares
 # another server has taken over.
 LASTING = timedelta(seconds=30)
 RENEWAL_S = 3.0
-# The seconds between two tries to get the lease of a thing that another server works on.
+# Seconds between two attempts to claim the lease of a source or sink that another server holds.
 STANDBY_S = 2.0
-# The seconds after which a server looks which things are its share, and starts and stops workers; `set_plans` makes it
-# do so at once.
+# Seconds between two looks at which sources or sinks are this server's share. Each look starts and stops workers;
+# `set_plans` triggers one at once.
 FOLLOW_S = 5.0
-# The seconds for which the stop of a worker is awaited, which first finishes what it is doing; then its process is
-# ended.
+# A worker that stops may finish its current step for this many seconds. After that, its process is killed.
 STOP_S = 5.0
 
 
@@ -73,8 +72,8 @@ class Leased(Generic[P, W]):
         self.plan, self.worker = plan, worker
         self._secrets, self._hold = secrets, hold
         self._owned = False
-        # `failure` of the thread is the error of its last call. So a call makes one step only: after a success the
-        # error is gone.
+        # `Recurring.failure` is the error of the last call. A call makes only one step, so that the first step that
+        # succeeds clears the error.
         self.work = Recurring(
             title, self._step, self._pause_s, retry_s=retry_s, at_once=True, finish=finish, interrupt=end_of
         )
@@ -129,7 +128,8 @@ class Fleet(Generic[P, W]):
         self._follower.stop(STOP_S)
         self.set_plans({})
         with suppress(UnavailableError):
-            # This raises only if the members were never known. Then no worker was started, so none has to be stopped.
+            # `_follow` raises only if the members of the group were never known. No worker was started then, so none
+            # has to be stopped.
             self._follow()
         with suppress(UnavailableError):
             self._shares.leave()

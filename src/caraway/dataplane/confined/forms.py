@@ -10,13 +10,14 @@ from caraway.errors import shortened
 
 T_co = TypeVar("T_co", covariant=True)
 
-# An int of 64 bits, which metrics, JSON and Postgres have.
+# An int that fits 64 bits, so that metrics, JSON and Postgres can hold it.
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 # A word for people, such as a unit.
 Word = Annotated[str, msgspec.Meta(max_length=40, pattern="^[ -~]*$")]
-# The most characters of a text, such as an error, that are taken from a process.
+# A text from a process, such as an error, is shortened to this many characters.
 MOST_TEXT = 4_000
-# The most bytes of a document. A position names each partition of its source, in some 10 to 100 bytes.
+# A document from a process may have at most this many bytes. A position, for instance, has some 10 to 100 bytes for
+# each partition.
 MOST_DOCUMENT = 256 << 10
 
 

@@ -31,7 +31,8 @@ class Platform:
             self._channel.send(packed(["ask", name, list(arguments)]))
             answer, kind, reason = received(self._channel)
         except (EOFError, OSError):
-            # The server has ended this connector, whose library mustn't take that for an error of its system.
+            # The server has ended this connector. An exception would look to the connector's library like an error of
+            # its system.
             os._exit(0)
         if kind:
             raise UnknownEntityError(reason) if kind == "UnknownEntityError" else UnavailableError(reason)
@@ -70,8 +71,7 @@ def serve(channel: Channel) -> None:
                 with held():
                     work_ahead()
     finally:
-        # If the server has gone without a word, the connector is closed nevertheless, and nobody would see an error of
-        # that.
+        # The connector is also closed if the server has disappeared. Nobody would see an error of it then.
         with suppress(Exception):
             made[0].close()
 

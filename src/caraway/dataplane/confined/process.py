@@ -25,11 +25,12 @@ from caraway.process.confinement.requests import pickled
 LOG = structlog.get_logger(__name__)
 
 TARGET = "caraway.dataplane.confined.host:serve"
-# The most bytes of a message of a process. Batches are read up to some 4 MiB, which take a few times as much as values.
+# A message from a process may have at most this many bytes. A batch is read from up to some 4 MiB, and its values take
+# a few times as much.
 LARGEST = 64 << 20
-# The most seconds of a call in which the process asks the server nothing, and of a call with however many questions. A
-# query of a large table, or the first list of many files, may take many minutes; so may a load that sends on rows and
-# asks whether it still may.
+# A call fails if the process sends nothing for `SILENT_S` seconds, or if the whole call takes `CALL_S` seconds. A query
+# of a large table, or the first list of many files, may be silent for many minutes. A load that asks the server again
+# and again whether it may go on can take longer.
 SILENT_S, CALL_S = 1_800.0, 12 * 3_600.0
 # The seconds in which a process has to end its connections before it is killed.
 CLOSE_S = 5.0
@@ -39,7 +40,7 @@ ERRORS: Mapping[str, type[CarawayError]] = {
 
 S = TypeVar("S")
 T = TypeVar("T")
-# Answers a question of a process.
+# A function of the server that answers a question of a process.
 Answer = Callable[..., object]
 _told: list[Report] = []
 # The processes that run, each with the ident of the thread that uses it.
@@ -198,8 +199,8 @@ def _answered(answer: Answer, arguments: list[object]) -> tuple[object, str, str
     except CarawayError as error:
         return None, type(error).__name__, str(error)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        # The arguments come from a process that isn't trusted, so wrong ones are an answer to it, and no error of the
-        # server.
+        # The arguments come from a process that isn't trusted. Wrong ones are reported to the process, and aren't an
+        # error of the server.
         return None, "UnavailableError", str(error)
 
 

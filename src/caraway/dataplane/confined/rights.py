@@ -13,8 +13,8 @@ from caraway.graph.systems import FilesSystem, Secretish, SecretRef
 from caraway.process.confinement import system
 from caraway.process.confinement.policy import Confinement
 
-# The variables of the server that all connectors see. They have no secrets: libraries find systems and authorities by
-# them.
+# The environment variables of the server that all connectors get, besides `_AUTHORITIES`. None of them is a secret:
+# libraries find systems by them.
 _VARIABLES = (
     "AWS_ALLOW_HTTP",
     "AWS_DEFAULT_REGION",
@@ -23,8 +23,8 @@ _VARIABLES = (
     *ENDPOINTS,
 )
 _AUTHORITIES = ("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
-# The beginnings of the variables by which the libraries of clouds find the identity of the server, and its files: the
-# variable that names a file, and where it is if the variable isn't set.
+# The prefixes of the variables from which the libraries of clouds take the server's identity. Then the files with the
+# identity: the variable that names each file, and the path of the file if the variable isn't set.
 _IDENTITY = ("AWS_", "AZURE_", "CLOUDSDK_", "GOOGLE_")
 _IDENTITY_FILES: Mapping[str, str | None] = {
     "AWS_CONFIG_FILE": "~/.aws/config",
@@ -34,7 +34,8 @@ _IDENTITY_FILES: Mapping[str, str | None] = {
     "CLOUDSDK_CONFIG": "~/.config/gcloud",
     "GOOGLE_APPLICATION_CREDENTIALS": None,
 }
-# The capability to look into processes of other users (linux/capability.h), by which connections are opened for them.
+# The capability to access processes of other users (linux/capability.h), without which no connection can be opened for
+# them.
 _CAP_SYS_PTRACE = 19
 
 
@@ -139,7 +140,7 @@ def _folders(connector: Connector, local_folders: Sequence[str]) -> list[str]:
             allowed = any(folder.is_relative_to(Path(each).resolve()) for each in local_folders)
             return [str(folder)] if allowed else []
         case IcebergConnector():
-            # Only the catalog tells where the tables are, so it may be any of these folders.
+            # Only the catalog knows where its tables are, so the process may read each of these folders.
             return list(local_folders)
         case _:
             return []
@@ -150,8 +151,8 @@ def _has_identity(limits: ConnectorLimits, connector: Connector, *, writes: bool
     if limits.own_rights is None:
         return True
     if isinstance(connector, IcebergConnector):
-        # Only the catalog tells where the files are, and whether they have keys. So the process gets the identity if
-        # the connector may use it anywhere.
+        # Only the catalog knows where the files are, and whether there are keys for them. So the process gets the
+        # identity if connectors may use it anywhere.
         return bool(limits.own_rights)
     return any(True for _ in claims_of(connector, writes=writes, endpoints=limits.endpoints))
 

@@ -29,10 +29,11 @@ from caraway.process.confinement.values import (
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 _MISSING, _INT, _TEXT, _FOREIGN = 1, 2, 3, 4
-# An extension that is a list of another extension's values has the number of that one, plus this.
+# A list whose items all become the same extension is sent as one extension, whose code is that of the items plus this
+# number.
 _LIST = 32
-# The most memory of a value that a byte begins (`memory_bytes`). Counting takes a while, so only messages that could
-# take too much are counted.
+# A byte of a message can begin a value of at most this many bytes of memory (`memory_bytes`). So short messages can't
+# take too much, and aren't counted, because counting takes a while.
 _MOST_BYTES_OF_A_BYTE = 256
 
 
@@ -134,8 +135,8 @@ def _sendable_other(value: Any) -> Any:
             return _sendable(value.tolist())
         case bytes() | bytearray() | memoryview():
             return bytes(value)
-        # Libraries have types of their own below Python's, such as `tenacity` for the seconds of a pause. A plain value
-        # is sent in their place.
+        # Libraries have subclasses of Python's types, such as `tenacity` for the seconds of a pause. The plain value is
+        # sent in place of theirs.
         case str():
             return str.__str__(value)
         case int():

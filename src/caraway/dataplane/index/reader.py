@@ -18,8 +18,8 @@ from caraway.dataplane.topics.keys import check_read
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import IndexKind, IndexPlan
 
-# The most readers that are kept, one for each plan and set of columns; if there are more, all are dropped and made
-# again. There are few in practice, since queries read the columns from which features are taken.
+# At most this many readers are kept, one for each plan and set of columns; at the limit all are dropped. There are few
+# in practice, since queries read the columns from which features are taken.
 KEPT_READERS = 1000
 # A read of fewer keys than this isn't searched for equal keys, because the search would cost more than reading some
 # keys twice.

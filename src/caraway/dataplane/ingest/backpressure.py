@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from caraway.errors import CarawayError
 
 # The seconds after which a refused client should try again. A backlog beyond the bounds takes minutes to process, so a
-# client needn't ask more often; and when the backlog is below them, producers go on within this time.
+# client needn't try more often. Once the backlog is small enough, producers go on within this time.
 RETRY_AFTER_S = 5
 
 

@@ -21,7 +21,7 @@ from caraway.dataplane.topics.dead_letters import DEAD_LETTERS, KEY_BYTES, MAX_P
 from caraway.dataplane.topics.erased_keys import ErasedKeys, HidesRecord
 from caraway.dataplane.topics.producer import TopicItem
 
-# The number of rows that are cast and encoded at a time. They take some 2 ms, after which the event loop can serve
+# The number of rows that are cast and encoded at a time. So many take some 2 ms, after which the event loop can serve
 # other requests.
 SLICE = 200
 
@@ -106,8 +106,8 @@ class Deliverer:
             stages.setdefault(error.row, error.stage)
         duplicates = 0
         if (marks := self._marks) is not None and marks.written:
-            # The topic has rows of this payload already. That is only so after a crash, or in a request that is sent
-            # again.
+            # The topic already has rows of this payload: they were written before a crash, or by an earlier attempt of
+            # the same request.
             of, dataset = marks.of, target.dataset
             rows = {row for row, _, _, _ in encoded.records if row not in stages}
             fresh = {row for row, change, _, _ in encoded.records if of(dataset, row, change) is not None}
@@ -173,7 +173,8 @@ class Deliverer:
             headers = None if self._marks is None or mark is None else self._marks.headers(target.dataset, [mark])
             letter: dict[str, Any] = {
                 "dataset": target.dataset,
-                # The topic tells apart datasets of one name on several branches, of which one may be deleted later.
+                # Datasets of several branches may have one name, and one of them may be deleted later. The topic tells
+                # them apart.
                 "topic": target.topic,
                 **self._origin(row),
                 "reason": [{"field": reason.field, "message": reason.message} for reason in reasons],
@@ -181,9 +182,9 @@ class Deliverer:
                 "time": now_us,
             }
             content = orjson.dumps(letter, default=_shown, option=orjson.OPT_NON_STR_KEYS)
-            # The key of the dead letter, which replaces an earlier one with the same key. A mark names one row, so a
-            # row that is sent again still has one letter. Without marks the row's number counts too, so that two equal
-            # rows of one payload have two letters.
+            # The key of the dead letter, which replaces an earlier letter with the same key. A mark names one row, so a
+            # row that is sent again still has one letter. Without marks the key is made from the content and the row's
+            # number, so that two equal rows of one payload have two letters.
             unique = content + row.to_bytes(8) if mark is None else f"{target.topic}/{mark}".encode()
             items.append((blake2b(unique, digest_size=KEY_BYTES).digest(), content, headers))
         return items

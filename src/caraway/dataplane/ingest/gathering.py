@@ -17,10 +17,11 @@ from caraway.dataplane.topics.blocks import MAX_RECORDS, block_of, is_block
 from caraway.dataplane.topics.dead_letters import DEAD_LETTERS
 from caraway.dataplane.topics.producer import TopicItem
 
-# The longest time in seconds that a record waits for the message before it, so that a broker that doesn't answer holds
-# up its own messages only.
+# The longest time in seconds that a record waits for the message before it. So a broker that doesn't answer holds up no
+# messages but its own.
 LONGEST_S = 0.02
-# The most bytes of a message of several requests: so few that no broker refuses it, since then all of them would fail.
+# The most bytes of a message that has records of several requests. No broker refuses so small a message; a refusal
+# would make all of these requests fail.
 MAX_BYTES = 16 * 1024
 
 
@@ -43,7 +44,7 @@ class GatheringWriter:
         """Write through `writer`; a record waits for the message before it for `longest_s` seconds at most."""
         self._writer = writer
         self._longest_s = longest_s
-        # By topic, the group that waits, and the number of groups that are under way.
+        # By topic, the group that waits, and the number of groups that were sent and aren't written yet.
         self._waiting: dict[str, _Group] = {}
         self._under_way: dict[str, int] = {}
 
@@ -62,7 +63,8 @@ class GatheringWriter:
             if topic in self._under_way:
                 loop.call_later(self._longest_s, self._send, loop, topic, group)
             else:
-                # Requests that came together are processed in one turn of the loop, after which they leave together.
+                # Requests that came together are processed in one turn of the event loop, and their records leave
+                # together after it.
                 loop.call_soon(self._send, loop, topic, group)
         future: asyncio.Future[None] = loop.create_future()
         group.items.append(items[0])
@@ -81,10 +83,11 @@ class GatheringWriter:
         items = group.items if len(group.items) == 1 else [_joined(group.items)]
         written = self._writer.write(topic, items)
 
-        # The function doesn't know the future that it is added to. Otherwise they would keep each other, and the
-        # garbage collector, which has to free such pairs, held up all requests for 0.2 s every few seconds.
+        # The function has no reference to the future that it is added to. With such a reference, only the garbage
+        # collector could free the two, and its runs held up all requests for 0.2 s every few seconds.
         def settle(done: "Future[None]") -> None:
-            # A write may outlive the loop of a server that ends, whose requests were all cancelled and answered.
+            # A write may end after the event loop of a server that stops. All requests were cancelled and answered by
+            # then.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._settle, loop, topic, group, done)
 
@@ -102,7 +105,7 @@ class GatheringWriter:
             self._send(loop, topic, waiting)
         error = written.exception()
         for future in group.futures:
-            # A request that was cancelled has a future that is done already, and can't be set again.
+            # The future of a cancelled request is done already, and can't be set again.
             if future.done():
                 continue
             if error is None:

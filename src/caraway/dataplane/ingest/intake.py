@@ -17,8 +17,8 @@ MAX_LISTED_FIELDS = 20
 # The number of rows that a thread, or a process of its own, casts and encodes at a time. It is larger than that of the
 # event loop, since no other request waits for it, and each call of a thread costs 0.1 ms.
 THREAD_SLICE = 5 * SLICE
-# The most rows that one request may have in progress for a dataset. At this number the request waits for them, so that
-# a large request whose rows are all refused doesn't fill the writer's queue with dead letters.
+# The most rows that one request may have in progress for a dataset. At this number the request waits until they are
+# written, so that a large request whose rows are all refused doesn't fill the writer's queue with dead letters.
 MAX_PENDING_ROWS = 20_000
 
 
@@ -99,8 +99,8 @@ class Intake:
                     await self._written_down()
                     awaited = stop
         finally:
-            # Also when a slice fails, the writes in progress are awaited, so that none of them goes on after the
-            # request has ended.
+            # Even if a slice fails, the writes in progress are awaited, so that none of them goes on after the request
+            # has ended.
             await self._written_down()
         return await asyncio.to_thread(self._report, total) if in_thread else self._report(total)
 
@@ -126,8 +126,8 @@ class Intake:
             if items:
                 self._pending.append(self._writer.write(topic, items))
         if delivery.errors:
-            # The errors of the first rows are kept. Rows are in order within a delivery, and slices come in order, so
-            # no error after the first MAX_LISTED_ERRORS of a delivery can be among them.
+            # Only the errors of the first rows are kept. A delivery has its errors in the order of rows, so at most its
+            # first MAX_LISTED_ERRORS can be among them.
             self._errors = sorted([*self._errors, *delivery.errors[:MAX_LISTED_ERRORS]], key=lambda error: error.row)
             del self._errors[MAX_LISTED_ERRORS:]
             self._refused[target.dataset].update(error.row for error in delivery.errors)

@@ -44,7 +44,7 @@ class Outcome:
     result: IngestReport | Exception
 
 
-# The first message of the process: it can take requests now.
+# The first message of the intake process, which says that it can process requests now.
 READY = "ready"
 
 

@@ -70,8 +70,8 @@ class _Serving:
         if work.marks is not None:
             header, key, written = work.marks
             marks = Marks(header=header, key=key, written=written)
-        # The server leaves a request to this process only if no row in it can be of an erased key, so an empty set of
-        # them will do.
+        # The server passes a request to this process only if none of its rows can belong to an erased key. So the set
+        # of erased keys may be empty here.
         deliverer = Deliverer(endpoint.targets, rows, origin=endpoint.origin, erased=ErasedKeys(dict), marks=marks)
         return await Intake(self._writer, endpoint, rows, deliverer).run(in_thread=False, step=THREAD_SLICE)
 
@@ -85,7 +85,8 @@ async def serve(channel: socket.socket, writer: TopicWriter) -> None:
     try:
         while True:
             work: Work = await received(reader)
-            # A later request may bring other plans under this number, so the endpoint is looked up before that.
+            # A later request may bring other plans under the same number of an endpoint. So the endpoint is looked up
+            # before the next request is read.
             task = asyncio.create_task(_answer(serving, work, serving.endpoint_of(work), answers))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
@@ -102,7 +103,7 @@ async def _answer(serving: _Serving, work: Work, endpoint: Endpoint, answers: St
 def main(arguments: list[str]) -> int:
     """Run until the server closes the socket; return the exit code."""
     fd, seconds = arguments
-    # Control-C in a terminal reaches all of its processes. The server decides when this one ends.
+    # Control-C in a terminal sends the signal to all processes of the terminal. The server decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(stream=sys.stderr)
     return_large_buffers()
@@ -114,8 +115,8 @@ def main(arguments: list[str]) -> int:
     except (ConnectionError, UnavailableError) as error:
         LOGGER.warning("the intake process ends: %s", error)
     finally:
-        # Requests that are under way now get no answer. Their rows mustn't arrive later: a client sends them again,
-        # and the next server reads which of them are there.
+        # Requests that are under way now get no answer, so their clients send them again, and the next server reads
+        # which of their rows are there. Therefore no row of them may be written after that.
         writer.close(0.0)
     return 0
 

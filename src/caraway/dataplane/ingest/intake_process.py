@@ -26,15 +26,16 @@ from caraway.process.children.process import LAUNCHER
 
 LOGGER = logging.getLogger(__name__)
 
-# The least and the greatest size of a text that the process gets. Smaller ones are cheaper to process in the server,
-# which also processes larger ones, because it counts the memory that their values need.
+# The least and the greatest size of the texts that the server passes to the process. Smaller texts are cheaper to
+# process in the server. Larger ones are processed there too, because the server counts the memory that their values
+# need.
 LEAST_BYTES, MOST_BYTES = 8 * 1024, 1024 * 1024
-# The most requests that the process has at a time; further ones wait in the server. The values of each take 30 MB at
-# most.
+# The most requests that the process has at a time; further ones wait in the server. The values of each request take 30
+# MB at most.
 MOST_REQUESTS = 8
-# The most endpoints whose plans the process keeps. If there are more, all of them are sent again.
+# The process knows the plans of at most this many endpoints. If there are more, the plans of all are sent again.
 MOST_ENDPOINTS = 500
-# The seconds until the process is started again after it has ended.
+# The least seconds between two starts of the process.
 PAUSE_S = 5.0
 ENDED = "the process that takes large log requests ended; some of the rows may have been written. Send them again"
 
@@ -55,8 +56,8 @@ class IntakeProcess:
         self._slots = asyncio.Semaphore(MOST_REQUESTS)
         self._waiting: dict[int, Future[IngestReport]] = {}
         self._number = 0
-        # The endpoints that the process knows, by their identity, each with its number. They are kept so that no other
-        # object gets the identity.
+        # The endpoints that the process knows, by their `id`, each with its number. The dict refers to the endpoints,
+        # so that no other object gets the `id` of one of them.
         self._endpoints: dict[int, tuple[Endpoint, int]] = {}
 
     def is_ready(self) -> bool:
@@ -65,7 +66,8 @@ class IntakeProcess:
             return True
         if (self._starting is None or self._starting.done()) and time.monotonic() > self._started_at + PAUSE_S:
             self._started_at = time.monotonic()
-            # The process outlives the request that starts it, so what belongs to that request isn't passed on.
+            # The process outlives the request that starts it, so it starts without the context variables of that
+            # request.
             self._starting = asyncio.create_task(self._start(), context=Context())
         return False
 
@@ -111,7 +113,8 @@ class IntakeProcess:
     def stop(self, timeout_s: float) -> None:
         """End the process, which first sends the rows that it has; kill it if that takes too long."""
         if self._socket is not None:
-            # The event loop, to which the connection belongs, has ended; this reaches the other end without it.
+            # The connection belongs to the event loop, which has ended. So the socket is shut down directly, which the
+            # process notices.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()

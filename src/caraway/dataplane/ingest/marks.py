@@ -17,8 +17,8 @@ from caraway.errors import UnavailableError
 READ_TIMEOUT_S = 30.0
 READ_BATCH = 5_000
 
-# The records of one payload that were written before, each as the name of its dataset and its mark, which names the
-# row.
+# The records of one payload that were written before. Each is given by the name of its dataset and its mark, which
+# names the row.
 Written = frozenset[tuple[str, str]]
 # The offset from which each partition is read, by topic and number of the partition.
 Starts = Mapping[str, Mapping[int, int]]
@@ -117,8 +117,8 @@ def starts_since(topics: Collection[str], since_ms: int) -> Callable[[Consumer],
         ]
         found: dict[str, dict[int, int]] = {}
         for start in consumer.offsets_for_times(wanted, timeout=READ_TIMEOUT_S):
-            # Kafka returns a negative offset for a partition to which nothing was written since the instant; nothing is
-            # read of it.
+            # Kafka returns a negative offset if nothing was written to a partition since the instant. Nothing of such a
+            # partition is read.
             if start.offset >= 0:
                 found.setdefault(start.topic, {})[start.partition] = start.offset
         return found

@@ -13,7 +13,8 @@ from caraway.dataplane.ingest.targets import RowError, Span, Target
 from caraway.dtypes.durations import print_duration
 from caraway.dtypes.types import DATETIME, base_type
 
-# An event time may be this much later than this machine's clock without a remark, because the clocks of senders differ.
+# An event time may be up to this many microseconds later than this machine's clock without a remark, because the clocks
+# of senders differ.
 CLOCKS_US = 60_000_000
 # The number of rows of a request whose texts are searched for a zone; a sender writes all its times in one way.
 SAMPLED_ROWS = 20

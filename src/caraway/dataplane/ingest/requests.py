@@ -19,21 +19,21 @@ from caraway.errors import BusyError, ConflictError, InvalidInputError
 
 HEADER = "caraway-request"
 MAX_KEY_LENGTH = 200
-# The longest time after its first attempt at which a request with a key may be sent again. It bounds the part of the
-# topics that a request can have the server read.
+# The longest time after its first attempt at which a request with a key may be sent again. This bounds the part of the
+# topics that the server has to read for the request.
 KEPT_MS = 24 * 60 * 60 * 1000
-# The topics are read for `READERS` requests at a time, in threads of their own, so that other work finds threads free.
-# An account has one request at a time for which topics are read, and `MOST_WAITING` others may wait for that one.
+# The topics are read for `READERS` requests at a time, in threads of their own, so that other work isn't left without
+# threads. An account can have one of these requests at a time, and `MOST_WAITING` others that wait for it.
 READERS = 2
 MOST_WAITING = 16
-# A key is marked with its account, so the same key of another account is another one. A hash of six bytes is enough to
-# tell accounts apart, since only an administrator makes them, and short, since each record of the request has it.
+# Keys begin with a hash of the account, so that equal keys of two accounts differ. Each record of a request has the
+# key, so the hash is short. Six bytes are enough, since only an administrator creates accounts.
 ACCOUNT_BYTES = 6
 # The most answers to requests with a key that a server remembers; the oldest are forgotten first. Each takes a few
 # hundred bytes, so all take a few megabytes.
 MAX_ANSWERS = 10_000
 # A repeated request says how long ago its first attempt was. The topics are read from this many milliseconds earlier
-# on, because a client's clock may run at the wrong rate, and a request waits in queues before the server reads its own.
+# on: a client's clock may run at a wrong rate, and a request waits in queues before the server reads its own clock.
 SLACK_MS = 10_000
 
 T = TypeVar("T")

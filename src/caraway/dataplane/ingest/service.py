@@ -47,7 +47,7 @@ class IngestService:
         gathering = GatheringWriter(writer)
         self._process = process
         self._writer: AnyWriter = writer if traced is None else traced(writer)
-        # The writer of requests that the event loop processes.
+        # The writer for requests that are processed in the event loop.
         self._gathering: AnyWriter = gathering if traced is None else traced(gathering)
         self._backpressure = backpressure
         self._is_closed = is_closed
@@ -99,7 +99,7 @@ class IngestService:
         if self._process is None or not endpoint.is_plain or not self._process.is_ready():
             return False
         if endpoint.is_bounded:
-            # The source may end while the request waits for the other process, and its rows would be taken
+            # The source may end while the request waits for the other process, which would accept the rows
             # nevertheless.
             return False
         return all(self._erased.hides_record(target.topic, target.schema) is None for target in endpoint.targets)
@@ -126,8 +126,7 @@ class IngestService:
     async def _counted(
         self, endpoint: Endpoint, request: RequestKey | None, take: Callable[[Marks | None], Awaitable[IngestReport]]
     ) -> IngestReport:
-        # Only new requests are checked: a request that was accepted before gets its answer by its key before it comes
-        # here.
+        # A request whose answer is remembered under its key doesn't come here, so it isn't refused for a backlog.
         if self._backpressure is not None:
             self._backpressure.check(target.topic for target in endpoint.targets)
         written: Written = frozenset()

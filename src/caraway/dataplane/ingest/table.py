@@ -9,8 +9,8 @@ from caraway.compute.rows.column_casts import MISSING
 from caraway.errors import InvalidInputError, TooLargeError, shortened
 from caraway.process.json_text import parse
 
-# The most rows in one request, to log or to query. As many rows of nine columns have just as many values as a text may
-# have (MAX_VALUES).
+# The most rows in one request, to log or to query. With nine columns, so many rows have as many values as a text may
+# have, each row included (`caraway.process.json_text.MAX_VALUES`).
 MAX_ROWS = 100_000
 # The most columns that the error about columns of different lengths lists, so that it stays readable.
 SHOWN_COLUMNS = 20

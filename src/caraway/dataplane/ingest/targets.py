@@ -23,8 +23,8 @@ from caraway.graph.functions import PythonFunction
 from caraway.graph.plan.model import Column, IngestPlan
 from caraway.graph.sources import Computed, Constant, Ref
 
-# The most characters of a message about a refused row, which goes to the client and into the dead letter: enough for a
-# reason, but a large value in it is cut.
+# The most characters of a message about a refused row, which goes to the client and into the dead letter. So many are
+# enough for a reason, while a large value in it is cut.
 MAX_MESSAGE = 1_000
 
 
@@ -78,8 +78,8 @@ class Target:
         self._erasable = tuple(column for column in schema.columns if column.name in erasable)
         self.plan = plan
         self._casts = {column.name: ColumnCast(column.dtype, ROWS) for column in plan.fields}
-        # A cell of a CSV file is always a text. Only fields that keep it as it is can have an empty text; in all others
-        # an empty cell is null.
+        # A cell of a CSV file is always a text. An empty cell is null, except for fields that keep a text as it is: for
+        # these it is the empty text.
         self._empty_is_null = frozenset(
             column.name for column in plan.fields if self.format == "csv" and not keeps_empty_text(column.dtype)
         )
@@ -92,8 +92,8 @@ class Target:
         checks = repr((schema.columns, strict_part(plan.dataset.expectations))).lower()
         self.has_patterns = "regex" in checks or "json_schema" in checks
         """True if texts are matched with patterns, for which a long text may take a second."""
-        # How fields are made if preproc only copies columns and constants, and no row is filtered out; None otherwise.
-        # Such fields need no general conversion of each row.
+        # The columns and constants from which preproc makes fields, if it does nothing else and no row is filtered out;
+        # None otherwise. Such rows are converted by column instead of one by one.
         self._copied = None if self.is_plain else _copied_fields(plan)
         self._has_envelopes = plan.source.cdc.has_envelopes
         self.newest_us: int | None = None
@@ -262,7 +262,8 @@ class Target:
             columns[self.schema.timestamp] = [change.at_us for change in inserts]
             unexpected = self._unexpected([change.number for change in inserts], columns)
             errors += unexpected
-            # A record that moves a row to another key also deletes the row of the old key. It is refused as a whole.
+            # A row that moves to another key makes two changes: an insert, and a delete of the old key. If the insert
+            # is refused, so is the delete.
             refused = {error.row for error in unexpected}
             changes = tuple(change for change in changes if change.number not in refused)
         made: Counter[int] = Counter(error.row for error in errors)

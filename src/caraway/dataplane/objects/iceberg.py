@@ -26,14 +26,16 @@ from caraway.dataplane.addresses.reach import current, pinned
 from caraway.errors import UnavailableError, shortened
 from caraway.graph.systems import IcebergSystem, Secretish
 
-# The property with the folders of this machine in which files may be, as JSON.
+# The catalog property that lists, as JSON, the folders of this machine in which files may be.
 FOLDERS = "caraway.local-folders"
-# The property with the addresses below which files are read and written with the server's own identity, as JSON.
+# The catalog property that lists, as JSON, the addresses below which files are read and written with the server's own
+# identity.
 OWN_RIGHTS = "caraway.own-rights"
-# The databases that can be catalogs, by SQLAlchemy's names for them, and the libraries that open them.
+# The database servers that can hold a catalog, by SQLAlchemy's names for them, and the libraries that open them.
 DATABASES = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
-# The names of all that a REST catalog may say about itself, and about the files of its tables. Others that `pyiceberg`
-# would take from its answers are left out: some name code to run, files to open, or roles and profiles of the server.
+# The properties that are accepted from a REST catalog: those of the catalog itself, and those of the files of its
+# tables. Others are ignored, although `pyiceberg` would use them: some name code to run, files to open, or roles and
+# profiles of the server.
 CATALOG_SAYS = frozenset({"uri", "prefix", "warehouse", "token", "namespace-separator"})
 FILES_SAY = frozenset(
     {
@@ -44,11 +46,12 @@ FILES_SAY = frozenset(
         *("gcs.oauth2.token", "gcs.oauth2.token-expires-at"),
     }
 )
-# The kinds of addresses that files may have.
+# The URL schemes that files may have.
 SCHEMES = frozenset({"file", "s3", "s3a", "s3n", "oss", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs"})
-# The names of Azure's accounts. The name is a part of an address, so another text could make another host of it.
+# The permitted names of Azure's accounts. A name becomes a part of an address, so one with other characters could lead
+# to another host.
 ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
-# The properties that give access to files, by the kind of their addresses.
+# The properties with credentials for files, by the URL scheme of the files.
 _S3_ACCESS = ("s3.access-key-id",)
 _GOOGLE_ACCESS, _AZURE_ACCESS = ("gcs.oauth2.token",), ("adls.account-key", "adls.sas-token", "adls.client-secret")
 CREDENTIALS = {
@@ -56,7 +59,7 @@ CREDENTIALS = {
     **dict.fromkeys(("gs", "gcs"), _GOOGLE_ACCESS),
     **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), _AZURE_ACCESS),
 }
-# The seconds for which a request to S3 is awaited.
+# Time limits in seconds: for a connection to S3, and for an answer.
 CONNECT_S, REQUEST_S = 10.0, 60.0
 # The most characters of a library's error that are shown.
 SHOWN = 300
@@ -89,8 +92,8 @@ class GuardedFiles(PyArrowFileIO):
         if scheme == "file":
             check_local(path, json.loads(str(self.properties.get(FOLDERS, "[]"))), location)
             return
-        # Without credentials of the definition or the catalog, the library takes the server's own identity, which may
-        # be used only below the addresses of this property.
+        # If neither the definition nor the catalog has credentials, the library uses the server's own identity. The
+        # identity may be used only below the addresses of the property `OWN_RIGHTS`.
         own = self.properties.get(OWN_RIGHTS)
         if own is not None and not any(self.properties.get(name) for name in CREDENTIALS[scheme]):
             address = _own_address(location)
@@ -103,8 +106,8 @@ class _Files(Catalog):
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         del location
-        # All tables come through here with their properties, one of which may name code that `pyiceberg` would run to
-        # name new files.
+        # All tables come through this method with their properties. The refused property names code that `pyiceberg`
+        # would run to name new files.
         if (name := TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL) in properties:
             raise UnavailableError(f"the table has the property {name}, which names code that isn't run; remove it")
         return GuardedFiles(self.properties)
@@ -119,8 +122,8 @@ class _RestCatalog(_Files, RestCatalog):
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        # The session has none of the server's environment: the passwords of ~/.netrc and the proxies aren't for
-        # whatever address a catalog redirects to. Only the certificate authorities are taken from there.
+        # The session ignores the server's environment: a catalog may redirect to any address, for which the passwords
+        # of ~/.netrc and the proxies aren't meant. Only the certificate authorities are taken from the environment.
         session.trust_env = False
         if session.verify is True:
             session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
@@ -142,8 +145,8 @@ class _RestCatalog(_Files, RestCatalog):
         )
         given = self.properties | _said(table_response.config, FILES_SAY) | _said(credentials, FILES_SAY)
         if not given.get("s3.access-key-id"):
-            # Without keys the server's own identity signs the requests. They go to the endpoint of the definition, and
-            # not to whatever address a catalog names.
+            # Without keys, requests are signed with the server's own identity. So they go to the endpoint of the
+            # definition, and not to one that the catalog names.
             given["s3.endpoint"] = self._own_endpoint
         table.io = GuardedFiles(given)
         return table
@@ -201,7 +204,7 @@ def open_catalog(
         **({} if hold is None or hold.own_rights is None else {OWN_RIGHTS: json.dumps(hold.own_rights)}),
         "s3.connect-timeout": str(CONNECT_S),
         "s3.request-timeout": str(REQUEST_S),
-        # Nothing is made in the database of a user: whoever has tables there has made it a catalog.
+        # `pyiceberg` doesn't create its tables in a user's database: one that is a catalog has them already.
         "init_catalog_tables": "false",
         "pool_pre_ping": "true",
     }
@@ -216,14 +219,14 @@ def open_catalog(
     properties |= {name: resolve(secret) for name, secret in secrets.items() if secret is not None}
     if endpoint is not None:
         address = endpoint if "://" in endpoint else f"https://{endpoint}"
-        # A store of one's own has no regions, so any name of one will do.
+        # A store at an address of its own has no regions, so the name of any region will do.
         properties |= {"s3.endpoint": address, "s3.region": "us-east-1"}
     is_rest = uri.startswith(("http://", "https://"))
     if not is_rest:
         properties["uri"] = _database(system, uri, local_folders)
     with translated_errors(f"Iceberg {system.name}", system, resolve):
-        # `load_catalog` isn't used, since it would add what the server's environment and ~/.pyiceberg.yaml have for a
-        # catalog of the name.
+        # `load_catalog` isn't used, since it would add the settings that the server's environment and ~/.pyiceberg.yaml
+        # have for a catalog of this name.
         return (_RestCatalog if is_rest else _DatabaseCatalog)(system.catalog or system.name, **properties)
 
 
@@ -249,7 +252,7 @@ def _database(system: IcebergSystem, uri: str, local_folders: Sequence[str]) -> 
     if kind not in DATABASES:
         raise UnavailableError(f"{where}: a catalog is in Postgres or MySQL, not in {kind}")
     if not (url.username and url.password):
-        # Without them, libraries take those of the server's environment and files.
+        # Without a user and a password in the URL, libraries take those of the server's environment and files.
         raise UnavailableError(f"{where}: uri needs a user and a password, as {kind}://user:password@host/database")
     place = url.set(drivername=f"{kind}+{DATABASES[kind]}", host=checked_host(url.host or ""))
     if kind == "postgresql" and "," not in (place.host or ""):

@@ -16,9 +16,9 @@ from caraway.graph.plan.model import SinkPlan
 
 # The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/inside/records.md).
 CONTROL = b"\xc1"
-# A consumer knows changes by partition and offset alone, and a message of a dataset without keys may be a block of
-# many. So the offset of a change is that of its message times this number, plus its place in the block, which is
-# smaller, since a block's length has 16 bits.
+# Consumers identify a change by its partition and offset alone, and a message of a dataset without keys may be a block
+# of many records. So the offset of a change is the message's offset times this number, plus the record's place in the
+# block. The place is always smaller than this number, since a block's length has 16 bits.
 RECORDS = 1 << 16
 
 

@@ -27,9 +27,10 @@ from caraway.graph.plan.model import SinkPlan
 
 # The column of a merge's source that says whether the row is to be deleted. The table doesn't have it.
 DELETED = "__caraway_deleted__"
-# A table keeps files that were replaced for so long, for readers that have begun with them.
+# The table keeps replaced files for this time, since readers may still be using them.
 KEPT = "interval 7 days"
-# By default a request to S3 is repeated for three minutes. The worker repeats it anyway, and shows meanwhile why.
+# By default a request to S3 is retried for three minutes. Fewer retries suffice, since the worker retries the batch
+# anyway, and reports the error meanwhile.
 RETRIES = {"max_retries": "3", "retry_timeout": "30s"}
 DESCRIPTION = "Written by Caraway from the dataset {dataset}; changes by others are lost."
 
@@ -69,7 +70,8 @@ class DeltaWriter:
         with _translated_errors(self._url):
             history = self._table.transaction_version(self._application(None))
             partitions = list(range(history or 0))
-            # The number of the last dead letter that was sent again is stored like an offset, of partition `REPLAYED`.
+            # The number of the last dead letter that was sent again is stored like the offset of a partition, whose
+            # number is `REPLAYED`.
             names = [*partitions, *([REPLAYED] if self._table.transaction_version(self._application(REPLAYED)) else [])]
             return {p: self._table.transaction_version(self._application(p)) or 0 for p in names}
 
@@ -80,14 +82,16 @@ class DeltaWriter:
             return
         count = max(batch.reached) + 1
         transactions = [Transaction(self._application(p), offset) for p, offset in sorted(batch.reached.items())]
-        # The number of partitions is a transaction as well, so that positions can be read without knowing the topic.
+        # The number of partitions is stored as a transaction as well, so that positions can be read without knowing the
+        # topic.
         transactions.append(Transaction(self._application(None), count))
         properties = CommitProperties(app_transactions=transactions)
         rows = self._rows(made)
         is_new = not self.positions()
         with _translated_errors(self._url):
             if is_new:
-                # The rows of an earlier sink of this name are replaced, as they may not be in the dataset any more.
+                # The first write replaces all rows of the table, since those of an earlier sink of this name may not be
+                # in the dataset any more.
                 self._overwrite(rows, properties)
             elif not any(rows[DELETED].to_pylist()) and not self._keyed:
                 self._append(rows, properties)
@@ -196,7 +200,7 @@ def check(plan: SinkPlan, sign_in: SignIn) -> None:
     del sign_in  # A sink has no credentials of its own.
     url, options = address_of(plan)
     try:
-        # `is_deltatable` would hold Python's global lock, and all requests with it, until S3 answers.
+        # `is_deltatable` would hold Python's global lock, and so block all requests, until S3 answers.
         with suppress(TableNotFoundError):
             DeltaTable(url, storage_options=options)
     except (DeltaError, OSError) as error:

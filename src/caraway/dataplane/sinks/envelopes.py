@@ -10,7 +10,7 @@ from caraway.dataplane.sinks.changes import Change, Row
 from caraway.dtypes.values import Convert, to_json
 from caraway.graph.plan.model import SinkPlan
 
-# The names of the platform in what sinks write: its own, or that of the API which it is compatible with.
+# The platform's name in the output of sinks: its own, or the name of the API with which it is compatible.
 Product = Literal["caraway", "fennel"]
 
 

@@ -9,7 +9,7 @@ from caraway.dataplane.topics.reader import COMMON, LOST_OFFSET, Message, Past, 
 from caraway.dataplane.topics.truncation import Continuation, Reached, continuation
 from caraway.errors import UnavailableError
 
-# A sink holds at most some MB of messages that wait.
+# With these limits, the reader of a sink buffers at most a few MB of messages.
 READING = Reading(
     COMMON
     | {
@@ -99,7 +99,8 @@ class TopicFeed:
             raise UnavailableError(f"topic {self._topic} can't be read: {error.args[0].str()}") from error
         if taken.waiting:
             raise UnavailableError(f"topic {self._topic}: {taken.waiting[self._topic]}")
-        # librdkafka connects to a lost broker again by itself. Only an offset that isn't there needs a new start.
+        # librdkafka reconnects to a lost broker by itself. Only an offset that the topic doesn't have requires a new
+        # start.
         for _, fault in taken.errors:
             if fault.code() in LOST_OFFSET:
                 raise UnavailableError(f"topic {self._topic} can't be read: {fault.str()}")

@@ -16,13 +16,15 @@ from caraway.graph.connectors import HTTPConnector
 from caraway.graph.plan.model import SinkPlan
 from caraway.graph.systems import HTTPSystem
 
-# The most changes of a request, if the sink has no limit of its own.
+# A request has at most this many changes, if the sink has no limit of its own.
 LIMIT = 100
-# The most bytes of a request, beyond which it has fewer changes: servers commonly refuse bodies above a megabyte.
+# The body of a request has at most about this many bytes, unless a single change has more: servers commonly refuse
+# bodies above a megabyte.
 REQUEST_BYTES = 1_000_000
 TIMEOUT_S = 10.0
-# A request that the server can't answer now is repeated so often, with pauses that begin with the first number and grow
-# up to the second one. Then the worker waits longer, and goes on with the same request.
+# A request is tried at most this many times while the server refuses it or can't answer it, with pauses that grow from
+# the first number up to the second one. If the server still can't answer it, the worker waits longer, and goes on with
+# the same request.
 ATTEMPTS = 5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 # The longest pause that a server can ask for by the header Retry-After.
@@ -152,7 +154,7 @@ def client_of(connector: HTTPConnector, resolve: Resolve) -> httpx2.Client:
     try:
         context = ssl.create_default_context(cadata=certificate)
     except (ssl.SSLError, ValueError):
-        # The error may quote the text, which is a secret if it isn't a certificate.
+        # The original error may quote the text. If the text isn't a certificate, it may be a secret.
         raise CommitError(f"ca_cert of HTTP {system.name} is no certificate in PEM") from None
     if not host.startswith(("https://", "http://")):
         raise CommitError(f"the host of HTTP {system.name} doesn't begin with https:// or http://")

@@ -40,7 +40,7 @@ from caraway.graph.systems import IcebergSystem
 # The column of rows to be written that says whether the row is to be removed. The table doesn't have it.
 DELETED = "__caraway_deleted__"
 DESCRIPTION = "Written by Caraway from the dataset {dataset}; changes by others are lost."
-# The size of data files, so that one of them fits into memory a few times when its rows are written anew.
+# The target size of data files. A file whose rows are written anew must fit into memory a few times.
 FILE_BYTES = 32 * 1024 * 1024
 # When data files are replaced, their remaining rows and the new rows are collected until they exceed this size, and
 # then written together, so that small files are merged into larger ones.
@@ -100,8 +100,9 @@ class IcebergWriter:
             properties = {self._property: position}
             with self._table.transaction() as transaction:
                 if is_new:
-                    # At its first write a sink takes over the table of an earlier one of its name: the columns here,
-                    # and all rows below, since the dataset may not have the earlier ones any more.
+                    # At its first write a sink takes over the table of an earlier sink of its name. The columns are
+                    # replaced here, and all rows are replaced below, since the dataset may not have the earlier rows
+                    # any more.
                     self._reshape(transaction)
                 transaction.set_properties(properties)
                 self._replace(transaction, self._rows(made), properties, everything=is_new)
@@ -138,8 +139,8 @@ class IcebergWriter:
         """Return the position in the table."""
         snapshot = self._table.current_snapshot()
         found: str | None = None
-        # Others may have made the newest snapshots, for instance to compact the table. So the newest one that a sink
-        # has made is looked for.
+        # Others may have made the newest snapshots, for instance to compact the table. So the loop finds the newest
+        # snapshot that this sink has made.
         while snapshot is not None and found is None:
             summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
             found = summary.get(self._property)

@@ -26,9 +26,9 @@ ANSWER_S = 10.0
 # The seconds for which a transaction may stay open after its owner has died; then the broker aborts it.
 TRANSACTION_S = 60.0
 DELIVERY_S = 25.0
-# The kB of envelopes that wait for the broker in memory.
+# At most this many kB of envelopes wait in memory for the broker.
 BUFFER_KB = 16 * 1024
-# The errors of a broker that takes no transactions of this user, or of anybody.
+# The errors by which a broker refuses transactions of this user, or transactions in general.
 FORBIDDEN = frozenset(
     {
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -37,13 +37,13 @@ FORBIDDEN = frozenset(
         KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001 (its public name)
     }
 )
-# The errors that are about one record, which the broker will never take.
+# The errors that concern a single record, which the broker will never accept.
 REFUSED = frozenset(
     {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD}
 )
 # The errors of changes that weren't sent, because another change of their transaction has failed.
 GIVEN_UP = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 (their public names)
-# How often a batch is begun anew because messages were given up, before its writer is given up, too.
+# A batch is begun anew at most this many times because of `GIVEN_UP` errors. After that the write fails.
 MOST_RESUMED = 5
 
 
@@ -96,7 +96,7 @@ class KafkaWriter:
     def write(self, batch: Batch) -> None:
         """Write changes in one transaction; see `SinkWriter.write`."""
         refused: dict[int, str] = {}
-        # The numbers of changes that the broker refused with others in one request: any of them may be the cause.
+        # The numbers of changes that the broker refused together in one request, so that any of them may be the cause.
         suspects: set[int] = set()
         self._resumed = 0
         self._problem.clear()
@@ -118,13 +118,15 @@ class KafkaWriter:
         producer, transactional = self._producer, self._transactional
         if transactional:
             producer.begin_transaction()
-        # Each attempt has a dict of its own, since outcomes of an aborted one may still come in the next one.
+        # Each attempt has its own dict, since delivery reports of an aborted attempt may still arrive during the next
+        # one.
         failed: dict[int, KafkaError] = {}
         for number, change in enumerate(batch.changes):
             if number in suspects:
                 self._flush()
             if failed and transactional:
-                # A transaction of which one message has failed can only be aborted, so further ones would be in vain.
+                # A transaction in which one message has failed can only be aborted, so no further messages are sent in
+                # it.
                 break
             if number not in refused:
                 self._produce(number, change, refused, failed)
@@ -146,13 +148,13 @@ class KafkaWriter:
             producer.abort_transaction(ANSWER_S)
             return False
         if refused:
-            # Dead letters are durable before the position moves behind their changes. Otherwise a crash in between
-            # would lose these.
+            # Dead letters must be durable before the position moves behind their changes. Otherwise a crash in between
+            # would lose these changes.
             self._writing.refuse([Refusal(batch.changes[number], reason) for number, reason in refused.items()])
         if transactional:
             position = orjson.dumps({str(partition): offset for partition, offset in batch.reached.items()}).decode()
-            # The position is the metadata. The offset beside it only counts the messages, for people who look at the
-            # group.
+            # The position is stored as the metadata. The offset beside it only counts the messages, for people who look
+            # at the consumer group.
             offset = TopicPartition(self._topic, 0, sum(batch.reached.values()), position)
             producer.send_offsets_to_transaction([offset], self._consumer.consumer_group_metadata(), ANSWER_S)
             producer.commit_transaction(ANSWER_S)
@@ -207,15 +209,16 @@ class KafkaWriter:
         transactions = {"transactional.id": self._group, "transaction.timeout.ms": int(TRANSACTION_S * 1000)}
         producer = Producer(config | transactions, logger=kafka_logger())
         try:
-            # This ends a transaction that an earlier owner has left, and refuses further ones of it.
+            # The call aborts a transaction that an earlier owner has left open. After it the broker refuses
+            # transactions of that owner.
             producer.init_transactions(ANSWER_S)
         except KafkaException as error:
             if error.args[0].code() not in FORBIDDEN:
                 producer.poll(0)
                 raise
-            # Without transactions each request has only one change. If a broker refused one of several in a request, it
-            # would refuse the others with it, and these, when sent again, would come behind later changes of their
-            # keys.
+            # Without transactions each request has only one change. If a broker refused one change of a larger request,
+            # it would refuse the request's other changes, too. Sent again, these would come behind later changes of
+            # their keys.
             single = config | {"batch.num.messages": 1}
             return Producer(single, logger=kafka_logger()), False
         return producer, True

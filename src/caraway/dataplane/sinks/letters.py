@@ -18,7 +18,8 @@ from caraway.graph.plan.model import SinkPlan
 
 # The seconds after which a write of dead letters fails, if the broker doesn't answer.
 WRITE_S = 10.0
-# The most characters of a change in a dead letter. It has the rows before and after it.
+# A dead letter contains its change only if that has at most this many characters. A change consists of the rows before
+# and after it.
 MAX_CHANGE = 4 * MAX_PAYLOAD
 
 
@@ -72,7 +73,7 @@ class SinkLetters:
                 "time": time.time_ns() // 1000,
             }
             if len(text) <= MAX_PAYLOAD and len(again := encoded(change)) <= MAX_CHANGE:
-                # The change as it was made, by which it can be sent again.
+                # The encoded change is stored, too, so that it can be sent again later.
                 letter["change"] = again
             position = f"sink {self._name}/{change.partition}/{change.offset}"
             items.append((blake2b(position.encode(), digest_size=KEY_BYTES).digest(), orjson.dumps(letter), None))

@@ -58,7 +58,7 @@ class SinkPositions:
         values = {
             "token": token,
             "branch": position.branch,
-            # The keys of JSON are texts.
+            # JSON allows only strings as keys.
             "written": {str(partition): offset for partition, offset in position.written.items()},
             "until": {str(partition): offset for partition, offset in position.until.items()},
             "epochs": {str(partition): epoch for partition, epoch in position.epochs.items()},

@@ -15,10 +15,10 @@ from caraway.dataplane.sinks.replays import REPLAYED
 from caraway.dataplane.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.graph.plan.model import SinkPlan
 
-# The most seconds of a pause that a process may ask for; it asks again.
+# The most seconds of a pause that a process may ask for at once; a longer pause is cut to this.
 MOST_PAUSE_S = 60.0
-# A partition is an int of 32 bits, of which Kafka has some 100,000 at most. (Greater ones, chosen by somebody, could
-# make a dict slow.) The least one stands for dead letters (`caraway.dataplane.sinks.replays`).
+# The numbers of partitions are bounded, since a process could send great ones that make a dict slow; Kafka has some
+# 100,000 partitions at most. The least number stands for dead letters (`caraway.dataplane.sinks.replays`).
 _POSITIONS = Form(
     list[tuple[Annotated[int, Meta(ge=REPLAYED, lt=1 << 20)], Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]]]
 )

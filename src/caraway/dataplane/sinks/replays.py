@@ -16,7 +16,8 @@ from caraway.dataplane.topics.letter_reader import LetterReader, parse_id
 from caraway.errors import InvalidInputError
 from caraway.state.sink_replays import SinkReplays
 
-# The number under which a position has the last dead letter that was sent again. Partitions have numbers from 0 on.
+# A position stores the number of the last dead letter that was sent again like the offset of a partition with this
+# number. The partitions of a topic have numbers from 0 on.
 REPLAYED = -1
 # The most dead letters that are sent again at once.
 AT_ONCE = 100

@@ -10,7 +10,7 @@ from caraway.dataplane.sinks.changes import Change, Row
 from caraway.dataplane.sinks.envelopes import Product
 from caraway.graph.plan.model import SinkPlan
 
-# The bytes of the hash of a row without keys.
+# The length of the hash of a row without keys, in bytes.
 HASH_BYTES = 16
 
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode

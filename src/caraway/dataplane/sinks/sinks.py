@@ -34,9 +34,9 @@ from caraway.state.sink_replays import SinkReplays
 
 LOG = structlog.get_logger(__name__)
 
-# The seconds until a sink that failed is tried again: after the first failure, and at most after many.
+# The seconds until a failed sink is tried again: after its first failure, and at most after many failures.
 RETRY_S = (1.0, 60.0)
-# The seconds after which the check of a sink is given up, and its process ended.
+# After this many seconds the check of a sink fails, and its process is ended.
 CHECK_S = 60.0
 FOLDER = "sinks"
 
@@ -193,8 +193,8 @@ class Sinks:
                 branch=branch,
                 sign_in=replace(self._sign_in, resolve=secrets),
                 product=self._product,
-                # The system that gives the reason may quote the credentials with which it was called. They are hidden
-                # before the reason becomes a dead letter.
+                # The reason comes from the external system, and may quote the credentials with which that system was
+                # called. So the credentials are hidden before the reason becomes part of a dead letter.
                 refuse=lambda refusals: refuse([replace(each, reason=secrets.hide(each.reason)) for each in refusals]),
                 keep=partial(right.keep, succeeds=True),
                 pause=stopping.wait,

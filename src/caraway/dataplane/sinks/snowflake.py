@@ -47,7 +47,7 @@ except ImportError as error:
 
 # The column of the staged rows that says whether a row is to be deleted. The sink's table doesn't have it.
 DELETED = "__CARAWAY_DELETED__"
-# The endings of the names of the table with the position, and of the temporary one with staged rows.
+# The suffixes of the sink's table name, for the table with the position and for the temporary table with staged rows.
 POSITION, STAGED = "__CARAWAY_POSITION", "__CARAWAY_STAGED"
 DESCRIPTION = "Written by Caraway from the dataset {dataset}; changes by others are lost."
 
@@ -75,8 +75,8 @@ class SnowflakeWriter:
     """Writes the rows of a dataset to a table: those of a keyed one by key, those of others by a hash column."""
 
     guarantee = EXACTLY_ONCE
-    # The position is in Snowflake beside the rows, and is lost only with them. So it alone counts, and not the one in
-    # Postgres.
+    # The position is stored in Snowflake beside the rows, and is lost only together with them. So the worker uses this
+    # position, and not the one in Postgres.
     remembers = True
 
     def __init__(self, writing: Writing) -> None:
@@ -145,8 +145,8 @@ class SnowflakeWriter:
                     f"{self._where} is a table already, which no sink of {dataset} has made; rename one of them, or "
                     "drop the table"
                 )
-            # A sink makes the table with the position before its own one. So a table without a position beside it is
-            # somebody else's.
+            # A sink creates the table with the position before the table with its rows. So a table without a position
+            # table beside it wasn't made by a sink.
             self._do(
                 f'CREATE TABLE IF NOT EXISTS {self._position} ("SINK" VARCHAR, "OFFSETS" VARCHAR, "TURN" NUMBER(38, 0))'
             )
@@ -191,8 +191,8 @@ class SnowflakeWriter:
 
     def _read_position(self) -> tuple[str, dict[str, int]]:
         """Return the sink that has written the table, and its position."""
-        # There may be two rows, if two servers have inserted one each at the same time. Each later change is one of all
-        # rows, so they are equal, and any of them has the position.
+        # The position table has two rows if two servers have each inserted one at the same time. Each later statement
+        # updates all rows, so the rows are equal, and any of them has the position.
         found = self._do(f'SELECT "SINK", "OFFSETS" FROM {self._position} ORDER BY "TURN" DESC LIMIT 1')  # noqa: S608 (names are quoted)
         owner, offsets = found[0] if found else ("", "{}")
         return owner, orjson.loads(offsets)
@@ -210,13 +210,13 @@ class SnowflakeWriter:
             raise UnavailableError(f"{self._where}: {count:,} rows were staged instead of {len(rows):,}")
 
     def _write(self, rows: Sequence[Sequence[Any]], reached: Mapping[str, int]) -> None:
-        # The change locks the row until the transaction ends, so what is read then is the last position.
+        # The update locks the row until the transaction ends, so the position that is read below is the last one.
         self._do(f'UPDATE {self._position} SET "TURN" = "TURN" + 1')  # noqa: S608 (names are quoted)
         owner, known = self._read_position()
         if (owner, known) != (self._owner, self._known):
             raise UnavailableError(f"{self._where}: another server has written it")
         if owner != self._writing.name:
-            # The rows of an earlier sink of this name may not be in the dataset any more.
+            # The rows of an earlier sink of this name are removed, since they may not be in the dataset any more.
             self._do(f"DELETE FROM {self._table}")  # noqa: S608 (as above)
         if rows and not self._keyed and not any(row[-1] for row in rows):
             names = ", ".join(column.name for column in self._columns)

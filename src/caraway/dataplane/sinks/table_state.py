@@ -73,7 +73,7 @@ class TableState(LocalState):
         encoded = _ENCODE(row) if op == PUT else None
         if self._revised:
             known = self._do("SELECT rev, op FROM entries WHERE key = ? AND id = ?", (key, record_id)).fetchone()
-            # If a put and a retraction have one revision, the put counts, whichever came first.
+            # If a put and a retraction have the same revision, the put counts, whichever came first.
             if known is not None and (rev, op != RETRACT) <= (known[0], known[1] != RETRACT):
                 return None
         elif before is not None and (time_us, record_id) <= (before[1], before[0]) and op != RETRACT:

@@ -35,12 +35,14 @@ from caraway.state.sink_replays import SENT
 
 LOG = structlog.get_logger(__name__)
 
-# The seconds for which a message is awaited. Then the worker checks whether it must stop or renew its lease.
+# The worker waits at most this many seconds for a message, and then checks whether it must stop or renew its lease.
 POLL_S = 0.5
-# The most messages and bytes of a batch that is written as it comes, and of one of a sink that is written at intervals.
+# The most messages and bytes of a batch: of a sink that is written continuously, and of one that is written at
+# intervals.
 BATCH_MESSAGES, BATCH_BYTES = 1_000, 4 * 1024 * 1024
 ROUND_MESSAGES, ROUND_BYTES = 50_000, 32 * 1024 * 1024
-# The most seconds for which the rest of an interrupted batch is awaited, whose messages were on the topic before.
+# The worker waits at most this many seconds for the rest of an interrupted batch. All messages of that batch were on
+# the topic before.
 REST_S = 30.0
 # The seconds between two looks for dead letters that are to be sent again.
 REPLAYS_S = 1.0
@@ -60,7 +62,7 @@ class Positions(Protocol):
         ...
 
 
-# Opens the sink's writer, given the branch that its envelopes name, and what it calls for refused changes.
+# Opens the sink's writer, given the branch that its envelopes name, and a function that it calls with refused changes.
 Connect = Callable[[str, Callable[[Sequence[Refusal]], None]], SinkWriter]
 # Writes dead letters of refused changes, given the branch that envelopes name, and waits until they are durable.
 Refuse = Callable[[str, Sequence[Refusal]], None]
@@ -124,19 +126,20 @@ class SinkWorker:
         self.stopping = stopping or threading.Event()
         self._opened: _Open | None = None
         self._position = SinkPosition(branch=plan.branch)
-        # Messages that were read and aren't written, in order, without those of the batch that is being written.
+        # Messages that were read and aren't in a batch yet, in order.
         self._ahead: list[Message] = []
         # The batch that is being written, and the offsets behind its messages in their partitions.
         self._batch: Batch | None = None
         self._taken: Mapping[int, int] = {}
-        # The dead letters whose changes the current batch sends again; what became of each, by its number; the number
-        # of the last one that a batch took; and when to look for more, by the clock of intervals.
+        # The next four attributes are about dead letters that are sent again: those of the current batch; the outcome
+        # of each, by its number; the number of the last one that a batch has included; and the time by `_clock` of the
+        # next look for more.
         self._again: list[Again] = []
         self._outcomes: dict[int, str] = {}
         self._replayed = 0
         self._look_at = float("-inf")
-        # A sink that is written at intervals begins its next round at this time by the clock. The round ends at these
-        # offsets.
+        # For a sink that is written at intervals: the time by `_clock` at which its next round begins, and the offsets
+        # at which the current round ends.
         self._due_at = float("-inf")
         self._round_ends: Mapping[int, int] | None = None
         self.lag: int | None = None
@@ -208,7 +211,8 @@ class SinkWorker:
         """Connect to the sink, and go on where the last owner was."""
         found = self._positions.load(self._name)
         position = found or SinkPosition(branch=self._plan.branch)
-        # If a later step fails, all that was opened before it is closed. At the end `pop_all` keeps all of it open.
+        # If a step fails, everything that was opened before it is closed. If all steps succeed, `pop_all` keeps
+        # everything open.
         with ExitStack() as stack:
             feed = stack.enter_context(closing(self._feed_of()))
             state = stack.enter_context(closing(self._state_of()))
@@ -236,8 +240,8 @@ class SinkWorker:
         written = {p: max(ours.get(p, 0), there.get(p, 0)) for p in partitions}
         until = position.until
         if any(written[p] >= end > position.written.get(p, 0) for p, end in until.items()):
-            # The system's own position shows that the interrupted batch was written, so only the note of it in Postgres
-            # is missing.
+            # The system's own position shows that the interrupted batch was written. Only the position in Postgres is
+            # older, so the batch needn't be repeated.
             until = {}
         self._replayed = max(ours.get(REPLAYED, 0), there.get(REPLAYED, 0))
         written = self._with_replayed(written)
@@ -246,8 +250,8 @@ class SinkWorker:
         intact = feed.continuation(Reached({p: written[p] for p in partitions}, position.epochs))
         self._position = SinkPosition(branch=position.branch, written=written, until=until, epochs=position.epochs)
         if intact.lost:
-            # Other records have taken the places of the lost ones, and the system hasn't got their changes. So the sink
-            # goes back to where the loss begins.
+            # Other records now have the offsets of the lost ones, and the system lacks their changes. So the sink goes
+            # back to the offsets at which the loss begins.
             written |= intact.offsets
             self._note_loss(intact.told(f"the sink {self._plan.target}", GOES_BACK))
             self._position = replace(self._position, written=written, until={})
@@ -256,8 +260,8 @@ class SinkWorker:
         elif self._plan.sink.every_us is not None:
             self._due_at = self._clock() + max(0.0, self._plan.sink.every_us / 1e6 - found.age_s)
         if any(offset > written.get(p, 0) for p, offset in state.positions().items()) or self._has_lost(feed, state):
-            # The state is ahead of what is written, or another server has noticed a loss of its records, so the rows
-            # before the next changes aren't known any more.
+            # The state is ahead of what is written, or it has records that the topic has lost. So the rows before the
+            # next changes aren't known any more, and the state is made again from the topic.
             state.clear()
         known = state.positions()
         feed.start({p: known.get(p, 0) for p in partitions})
@@ -292,7 +296,8 @@ class SinkWorker:
         if not self._ahead:
             self._read(opened)
         while at_intervals and len(self._ahead) < most and _bytes(self._ahead) < most_bytes:
-            # The round ends where the topic ended when it began, so that a busy topic doesn't put off the write.
+            # The round ends at the offsets at which the topic ended when the round began, so that a busy topic can't
+            # delay the write.
             if self._is_round_read(opened.feed) or not self._read(opened):
                 break
         count = size = 0
@@ -345,8 +350,8 @@ class SinkWorker:
         refused = len(self._refused_now)
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))
         self._note_again()
-        # Only the partitions of this batch's messages are committed: the state may still lack records of the others
-        # that come before the position.
+        # Only the partitions of this batch's messages are committed. In the other partitions, the state may still lack
+        # records from before the position.
         opened.state.commit(self._taken, opened.feed.epochs())
         self._end_round(opened.feed)
         metrics.count(system, dataset, written=len(batch.changes) - refused, refused=refused)
@@ -426,7 +431,7 @@ class SinkWorker:
         found = {p: epoch for p, epoch in before.epochs.items() if written.get(p) == before.written.get(p)}
         if opened is not None:
             # While the state is made again, the feed reads records before the position, perhaps of an earlier epoch. So
-            # its epochs count only once it has reached the position.
+            # the feed's epochs are used only once the feed has reached the position.
             read = opened.feed.positions()
             found |= {p: e for p, e in opened.feed.epochs().items() if read.get(p, 0) >= written.get(p, 0)}
         return found

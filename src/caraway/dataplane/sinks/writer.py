@@ -125,8 +125,8 @@ class SinkWriter(Protocol):
         ...
 
 
-# Checks that a sink can be written, without changing anything: the function `check` of the module of its writer. It
-# raises `CommitError` if not, and `UnavailableError` or `UnknownEntityError` if a secret can't be looked up.
+# The function `check` in the module of a writer: checks that a sink can be written, without changing anything. Raises
+# `CommitError` if not, and `UnavailableError` or `UnknownEntityError` if a secret can't be looked up.
 Check = Callable[[SinkPlan, SignIn], None]
-# Opens a sink. It raises `UnavailableError` if the system doesn't answer, or refuses.
+# Opens a sink; raises `UnavailableError` if the system doesn't answer, or refuses.
 OpenWriter = Callable[[Writing], SinkWriter]

@@ -32,8 +32,8 @@ from caraway.dtypes.instants import instant_us
 from caraway.errors import UnavailableError, shortened
 from caraway.graph.connectors import FilesConnector, S3Connector
 
-# The most keys of one version that are compared, to tell a row that was replaced from one that was deleted. They take
-# some 200 bytes each.
+# The most keys of one version that are compared, to tell a row that was replaced from one that was deleted. A key takes
+# some 200 bytes of memory.
 MAX_KEYS = 5_000_000
 CHANGE_TYPE = "_change_type"
 # Columns that the change data feed adds to those of the table.
@@ -120,7 +120,8 @@ class DeltaReader(PolledInRounds):
         # The last version that this round reads; -1 if it isn't known.
         self._last = -1
         self._open: StoreFile | None = None
-        # The changes of the file that is being read, and those of them that were decoded and aren't handed over.
+        # `_changed` yields the changes of the file that is being read. `_left` has those that were decoded and aren't
+        # handed over yet.
         self._changed: Iterator[Changes] | None = None
         self._left: Changes | None = None
         self._there: frozenset[object] | None = None
@@ -177,7 +178,8 @@ class DeltaReader(PolledInRounds):
     def _table(self, version: int | None) -> DeltaTable:
         """Open the table, and check that it can be read."""
         store = self._store()
-        # A store that can't be read says so by itself; `deltalake` would ask it again and again before it does.
+        # This check fails at once if the store can't be read. `deltalake` would repeat its requests for some time
+        # before it fails.
         store.check()
         try:
             url, options = object_address(self._connector, self._context, store, self._root)

@@ -21,11 +21,11 @@ from caraway.dataplane.sources.reader import (
 )
 from caraway.graph.connectors import Connector
 
-# The rows that are told at once, with their origins: so many as the server takes at a time.
+# The most rows that one answer has with their origins. The server refuses an answer with more.
 SHOWN_ROWS = 200
-# The live rows of a dataset that are asked for at once.
+# The most live rows of a dataset in one answer of the server.
 LIVE_ROWS = 10_000
-# The state of a reader, which is told after each call: its lag, when it last found nothing, and its progress.
+# The state of a reader, which the server gets with each answer: its lag, when it last found nothing, and its progress.
 State = tuple[int | None, float | None, tuple[int, int, str] | None]
 
 
@@ -37,7 +37,8 @@ class HostedReader:
         self._reader = cast("OpenReader", resolve_name(reader))(connector, _completed(platform, context))
         self._batch: SourceBatch | None = None
         self._number = 0
-        # The arguments of the next poll, if it may be done ahead, and its outcome once that was done.
+        # `_expected` has the arguments of the next poll, if it may be done ahead. `_ahead` has its outcome once it is
+        # done.
         self._expected: tuple[int, int] | None = None
         self._ahead: _Ahead | None = None
         self._wanted: Iterable[str] = ()
@@ -185,7 +186,7 @@ def _completed(platform: Platform, context: SourceContext) -> SourceContext:
         while (found := platform.ask("live rows", begins)) is not None:
             begins = False
             yield from found
-            # After each answer the caller gets a None, so that it can renew its leases.
+            # After each answer of the server, the caller gets a None, and can renew its leases.
             yield None
 
     return replace(context, resolve=platform.resolve, live_rows=live_rows)

@@ -25,17 +25,17 @@ from caraway.errors import UnavailableError
 from caraway.graph.connectors import KafkaConnector
 from caraway.graph.systems import KafkaSystem
 
-# The seconds for which the broker's answer about the topic's partitions is awaited.
+# The seconds for which an answer of the broker, or the records of a sample, are awaited.
 ANSWER_TIMEOUT_S = 10.0
-# The seconds for which the answer about a topic's partitions is awaited: some at first, to see whether a broker refuses
-# the connection, and then the rest.
+# The seconds of each attempt to look up a topic's partitions, in all `ANSWER_TIMEOUT_S`. The first ones are short, so
+# that a refused connection is noticed early.
 LOOKS_S = (0.5, 1.5, ANSWER_TIMEOUT_S - 2.0)
-# The seconds after which the reader asks the broker again for partitions that were added to the topic.
+# The seconds between two look-ups of the topic's partitions, since partitions may be added.
 PARTITIONS_INTERVAL_S = 30.0
 # The most kB of records that librdkafka fetches ahead of the reader and keeps in memory, for each source.
 BUFFER_KB = 16 * 1024
-# The most records that are taken from librdkafka at once. The size of a batch is checked in between, so a batch can be
-# larger than wanted by so many records; librdkafka's own buffer bounds these.
+# The most records that are consumed at once. The size of a batch is checked only in between, so a batch can exceed its
+# size by these records, which fit the buffer of librdkafka.
 CHUNK = 500
 # The seconds of one poll for a sample of the topic.
 PEEK_S = 0.2
@@ -211,7 +211,8 @@ class KafkaReader:
                 return topics[self._topic]
             except KafkaException as error:
                 failure = error
-            # The reason why no broker could be asked is noted in a poll. If it won't pass, waiting longer doesn't help.
+            # `poll` calls `_note` with the reason why no broker answered. If the reason won't pass, waiting longer
+            # doesn't help.
             self._consumer.poll(0)
             if self._is_refused:
                 break
@@ -227,7 +228,7 @@ class KafkaReader:
                 raise UnavailableError(f"{self._where}: {failure.str()}")
             messages = [message for message in messages if message.error() is None]
         names, make = self._names, tuple.__new__
-        # A record is made for each row, so it matters that this way takes half of the time of a call of the class.
+        # A record is made for each row, and this takes half of the time of calling the class.
         records = [make(SourceRecord, (names[m.partition()], m.offset(), m.value())) for m in messages]  # type: ignore[index]
         self._positions |= {int(partition): offset + 1 for partition, offset, _ in records}
         return records

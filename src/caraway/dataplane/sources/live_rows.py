@@ -10,8 +10,8 @@ from caraway.dataplane.sources.reader import LiveRow, LiveRows
 from caraway.dataplane.topics.codec import PUT
 from caraway.graph.plan.model import TopicPlan
 
-# The keys whose newest records are held in memory together. If a topic has more records than this, they are read
-# several times, each time for another share of the keys; so many keys with their times take some hundred MB.
+# The newest records of about this many keys are in memory at a time, which takes some hundred MB. If a topic has more
+# records than this, all records are read several times, each time for another share of the keys.
 SHARE_RECORDS = 5_000_000
 
 

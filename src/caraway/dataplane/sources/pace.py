@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from caraway.dataplane.sources.reader import Progress
 
-# The seconds by which the pace is measured: so many that single batches don't count, and so few that a load which
-# becomes slower is seen.
+# The pace is measured over this many seconds: enough that single batches don't matter, and few enough that a load that
+# becomes slower is soon noticed.
 SPAN_S = 30.0
-# The seconds between two measurements that are kept.
+# Seconds between two stored measurements.
 STEP_S = 1.0
 
 

@@ -23,8 +23,9 @@ from caraway.graph.systems import Secretish
 # How far a source is read: a small JSON object, whose content only its reader understands. It is empty before the first
 # read.
 Position = Mapping[str, Any]
-# The further things that a reader must remember, by name: too many to be written again with each position, such as the
-# files that were read. They are saved together with the position. Names that begin with "$" are those of the server.
+# The things besides the position that a reader must remember, by name, such as the files that were read. There are too
+# many to write all of them with each position, so only their changes are saved with it. Names that begin with "$"
+# belong to the server.
 Items = Mapping[str, bytes]
 
 # The name of the item with the definition of a source, which the worker saves (`caraway.dataplane.sources.removal`).
@@ -214,8 +215,9 @@ def ahead_of(reader: SourceReader, marks: Iterable[str]) -> frozenset[str]:
     return frozenset(mark for mark in marks if reader.is_ahead(mark))
 
 
-# Removes what the reader of a source has made in its system, such as a subscription, when the source is gone for good.
-# It gets the connector and the last position that was saved, may be called again, and raises `UnavailableError`.
+# A function that removes what the reader of a source has made in its system, such as a subscription, when the source is
+# gone for good. The function gets the connector and the last saved position, may be called again, and raises
+# `UnavailableError`.
 Forget = Callable[[Any, SourceContext, Position], None]
 
 # Opens a source.

@@ -31,11 +31,13 @@ from caraway.dataplane.sources.reader import (
 )
 from caraway.graph.connectors import Connector
 
-# The age in seconds from which the state of a reader is asked for anew, as while its rows wait.
+# A reader's state that is older than this many seconds is requested from its process again, for example while nothing
+# is polled.
 STALE_S = 0.5
 # The most rows of a batch. Readers return as many as they are asked for, and a little more.
 MOST_ROWS = 1_000_000
-# The most items of a batch, and the most bytes of their names and values, which Postgres keeps.
+# A batch may have at most this many items, with at most this many bytes of names and values, because Postgres stores
+# them.
 MOST_ITEMS, MOST_ITEM_BYTES = 100_000, 16 << 20
 # The characters that separate marks from one another and from the rest of a header.
 _SEPARATORS = re.compile("[:,.~]")
@@ -55,8 +57,8 @@ class _Told(msgspec.Struct):
     size: Int64
     is_fence: bool
     is_activity: bool
-    # The values of each column, as lists. Their types aren't checked here, since msgspec would copy a list of a known
-    # type, and the lists are long; they are cast to the types of the dataset.
+    # The values of each column, as lists. msgspec doesn't check the types of the values, because it would copy the
+    # lists, which are long. The values are cast to the types of the dataset later.
     columns: dict[str, Any]
 
 
@@ -94,8 +96,8 @@ def open_process(
     """
     rights = rights_of(limits, connector, context.resolve, local_folders=context.local_folders, ca_file=context.ca_file)
     live: list[Iterator[LiveRow | None]] = []
-    # The number of the call that has begun to read the live rows. A call may begin only once, since that takes a while
-    # for a large dataset.
+    # The number of the last call in which a read of the live rows began. Each call may begin only one, since it takes
+    # long for a large dataset.
     begun: list[int] = []
 
     def live_rows(begins: object) -> list[LiveRow] | None:
@@ -129,7 +131,8 @@ class RemoteReader:
             "HostedReader", connector.reader_class, connector, context, limits=limits, seconds=seconds
         )
         self._state, self._state_at = _State(None, None, None), 0.0
-        # The columns that the last batch was asked for, so that the next one brings them along.
+        # The columns of the last batch that the server has used. The next poll asks for them, so that they come with
+        # the batch.
         self._wanted: set[str] = set()
 
     def seek(self, position: Position, items: Items) -> Position:
@@ -301,7 +304,7 @@ class _Runs:
     def __init__(self, text: str, rows: int) -> None:
         self._text = text
         self._starts: list[int] = []
-        # The text of each part, and the name and the first number of those that are runs.
+        # The text of each part. For a part that is a run of numbered marks, also the name and the first number.
         self._parts: list[tuple[str, str, int]] = []
         at = 0
         for part in text.split(",") if text else ():

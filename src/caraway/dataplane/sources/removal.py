@@ -67,7 +67,7 @@ class SourceRemoval:
             self._thread.start()
 
     def _run(self, gone: Collection[str]) -> None:
-        # Postgres may not answer; then a later call does it.
+        # If Postgres doesn't answer, a later call removes the sources.
         with suppress(CarawayError):
             self.remove(gone)
 

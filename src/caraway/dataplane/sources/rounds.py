@@ -12,7 +12,8 @@ from typing import Any
 from caraway.dataplane.sources.reader import SourceBatch
 from caraway.dtypes.durations import US_PER_SECOND
 
-# The interval of a source that names none, in seconds; the authoring classes have the same default.
+# The interval in seconds of a source that names none; `SOURCE_EVERY` in `caraway.connectors.data_connector` is the
+# same.
 EVERY_S = 30 * 60.0
 
 

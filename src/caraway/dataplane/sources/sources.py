@@ -25,7 +25,7 @@ from caraway.process.settings.connectors import SourcesSettings
 from caraway.state.blueprints import content_of, source_name
 from caraway.state.ownership.members import READERS
 
-# The seconds until a source that failed is tried again: after the first failure, and at most after many.
+# Seconds until a source that failed is tried again: after the first failure, and the longest such pause after many.
 RETRY_S = (2.0, 30.0)
 # The milliseconds for which the rows of a source are gathered for one request to the broker. The rows of a poll come a
 # few hundred at a time, and fewer requests take less time of the broker.
@@ -166,7 +166,8 @@ class Sources:
 
     def forget(self, gone: Collection[str]) -> None:
         """Begin to remove sources that are gone for good, given the names of their assets; it returns at once."""
-        # A source that is read is never removed, whatever the ledger says of another one of its name.
+        # A source that still has a plan is never removed, even if the ledger (`caraway.state.ledger`) lists another
+        # source of the same name as gone.
         self.removal.start(frozenset(map(source_name, gone)) - self._fleet.wanted.keys())
 
     def statuses(self) -> list[SourceStatus]:
@@ -174,8 +175,8 @@ class Sources:
         return self._fleet.statuses(_status, _standby)
 
     def _begin(self, name: str, plan: IngestPlan) -> Leased[IngestPlan, SourceWorker]:
-        # Each source has a producer of its own, whose rows its worker alone awaits. So a write is known to be durable
-        # as soon as the producer has no row left, and no rows of log requests wait behind those of sources.
+        # Each source has its own producer, and only its worker awaits the rows. So a write is durable as soon as the
+        # producer has no rows left, and the rows of log requests don't wait behind those of sources.
         writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S, linger_ms=LINGER_MS, by_drain=True)
         functions = self._functions()
         connector = plan.source.connector

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from caraway.dataplane.ingest.marks import Starts, Written, read_marks
 from caraway.dataplane.topics.positions import TopicEnds
 
-# The seconds that reading back marks may take. It reads what was written since the source's last checkpoint: rows of a
-# second or two by its worker, and all that others wrote to these topics while no server read the source.
+# Seconds that reading back marks may take. All records since the source's last checkpoint are read: rows of a second or
+# two by its worker, and all that others wrote to these topics while no server read the source.
 READ_BACK_S = 120.0
 
 

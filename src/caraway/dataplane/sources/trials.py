@@ -24,8 +24,8 @@ from caraway.graph.secrets.hiding import HiddenSecrets
 
 # The most rows of a sample.
 MAX_ROWS = 100
-# The seconds after which a trial is given up, and its process ended. Libraries of systems have time limits of their
-# own; this one is for those that don't keep them.
+# A trial and its process are ended after this many seconds. Libraries of systems have time limits of their own; this
+# one is for libraries that exceed theirs.
 TRIAL_S = 30.0
 # The most trials at a time, since each may hold a connection, its sample and a process for functions.
 TRIALS = 4

@@ -24,11 +24,11 @@ from caraway.graph.sources import SourceSpec
 
 LOG = structlog.get_logger(__name__)
 
-# The item of a source that is replaced when rows come.
+# The item of a source that gets new random bytes when rows come.
 RECEIVED = "$received"
 RECEIPT_BYTES = 8
-# The most seconds between two notes of one server about a source to which rows come, and between two looks at them. For
-# a short idleness it is this share of it.
+# A server notes that rows came for a source, and looks at such notes, once in this many seconds. For a source with a
+# short idleness, the interval is this share of the idleness.
 LONGEST_S, SHARE = 5.0, 0.125
 
 
@@ -126,7 +126,8 @@ class WebhookReader:
         if known != self._known:
             self._idle_at = None
             return SourceBatch(rows=RowTable([], {}), mark=str, origin=lambda _: {}, position={}, is_activity=True)
-        # A server notes rows only once in an interval, so the last ones may have come so much later than its note.
+        # A server notes rows only once in an interval, so the last rows may have come up to an interval after its last
+        # note.
         self._idle_at = begun - self._interval_s
         return None
 

@@ -29,22 +29,23 @@ from caraway.errors import UnavailableError
 from caraway.state.ownership.leases import HeldLease
 
 HEADER = "caraway-source"
-# The most rows and bytes of one poll: so many that the fixed costs of a write don't count, and so few that a process
-# holds only some MB for each source.
+# A poll returns at most this many rows and bytes: enough that the fixed costs of a write don't matter, and few enough
+# that a process holds only some MB for each source.
 POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
 # The most batches that are on their way to Kafka while the next one is read and encoded. With one, the broker and this
 # process would wait for each other.
 IN_FLIGHT = 2
-# The seconds for which a record is awaited. Then the worker checks whether it must stop, and whether its lease must be
-# renewed.
+# Seconds for which a poll waits for a first row. After each poll the worker checks whether it must stop, and whether
+# its lease must be renewed.
 POLL_S = 0.5
-# The seconds between two checkpoints. A worker reads its topics back from the last one after a crash. While its source
-# has no rows, checkpoints still move on, so that rows of others on the same topics needn't be read back.
+# Seconds between two checkpoints, while the source has new rows and while it has none. After a crash, a worker reads
+# its topics back from the last checkpoint. An idle source's checkpoint moves on, too, so that rows that others wrote to
+# the same topics needn't be read back.
 CHECKPOINT_S, IDLE_CHECKPOINT_S = 1.0, 30.0
 # The seconds after which a record is given up; see `caraway.dataplane.confined.fleet.LASTING`.
 WRITE_S = 10.0
-# The pauses in seconds, one after each look for the topics of a dataset that may have been defined just now: Kafka
-# knows them within some tenths of a second. There is nothing to wait for after the last look.
+# Seconds to wait after each look for the topics of a dataset. If it was defined just now, Kafka knows them within some
+# tenths of a second. After the last look there is nothing to wait for.
 LOOKS_S = (0.05, 0.1, 0.2, 0.4, 0.0)
 LOST = "another server reads it now"
 
@@ -175,8 +176,9 @@ class SourceWorker:
             self._open()
         reader = self._reader
         if reader is None or self._is_behind():
-            # The source is closed, or its rows would come too fast. The lease is still kept and checkpoints are saved,
-            # so that this server goes on as soon as it may, and little need be read back after a crash.
+            # The source is closed, or its rows wait because what is computed from them is too far behind. The lease is
+            # still renewed and checkpoints are saved, so that this server can go on at once, and little is read back
+            # after a crash.
             self._sleep(POLL_S)
         else:
             self._poll(reader)
@@ -213,7 +215,8 @@ class SourceWorker:
         asked = reader.idle_at()
         if not source.bounded or source.idleness_us is None or asked is None:
             return False
-        # Only the time that this worker has seen to pass counts, so that a clock that jumps can't close a source.
+        # Idleness counts from the last row, or from the opening of the source, by a clock that doesn't jump with the
+        # time of day.
         return asked - self._received >= source.idleness_us / US_PER_SECOND
 
     def stop(self) -> None:

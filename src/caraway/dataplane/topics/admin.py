@@ -16,13 +16,13 @@ from caraway.errors import UnavailableError
 from caraway.graph.plan.model import is_own_topic
 from caraway.process.settings.errors import ConfigurationError
 
-# Topics are the truth: indexes and new jobs are built from all of their records. So nothing in a topic ever expires,
-# unless its creator overrides these settings.
+# Indexes and new jobs are built from all records of their topics. So nothing in a topic ever expires, unless its
+# creator overrides these settings.
 TOPIC_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 POLL_S = 0.05
 ANSWER_TIMEOUT_S = 5.0
-# The seconds for which each look at the brokers waits at a start. The first one with an answer, or with the reason why
-# there is none, is the last.
+# The timeouts, in seconds, of the requests to the brokers at the start of a process. No further request follows once
+# the brokers have answered, or the reason why they don't is known.
 LOOKS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 # The settings to look at when brokers refuse a client, by a part of librdkafka's text about it.
@@ -34,7 +34,7 @@ _REMEDIES = {
     "SASL authentication error": "check kafka.user, kafka.password and kafka.sasl_mechanism",
     "OAUTHBEARER token": "check kafka.token_url, kafka.user, kafka.password and kafka.token_scope",
     "supported mechanisms": "check kafka.sasl_mechanism and kafka.security_protocol",
-    # A port without TLS closes the connection, which librdkafka doesn't always see as an error of TLS.
+    # A port without TLS closes the connection, which librdkafka doesn't always report as an error of TLS.
     "state SSL_HANDSHAKE": "the port doesn't end the handshake of TLS, which kafka.security_protocol asks for",
 }
 # The warning about replicas that is logged at the start and shown by `caraway status`.
@@ -62,8 +62,8 @@ class BrokerAdmin:
         """Start to connect in the background to the brokers at "host:port,host:port"."""
         self._bootstrap_servers = bootstrap_servers
         self._errors: dict[int, str] = {}
-        # The callback gets the dict of errors and not this object. So nothing but its users refers to the object, and
-        # it ends with its connections as soon as it is left.
+        # The callback holds a reference to the dict of errors and not to this object. So this object is freed, and its
+        # connections end, as soon as its users drop it.
         noting = {"error_cb": partial(_note, self._errors)}
         self.client = AdminClient(client_config(bootstrap_servers) | noting, logger=kafka_logger())
         self.warning = ""
@@ -77,7 +77,7 @@ class BrokerAdmin:
         try:
             found = self.client.list_topics(timeout=timeout_s)
         except KafkaException as error:
-            # This poll lets librdkafka call `_note` with the reasons.
+            # During the poll librdkafka calls `_note` with the reasons.
             self.client.poll(0)
             reason = self.refusal() or next(iter(self._errors.values()), _reason(error))
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers} ({reason})") from error
@@ -88,7 +88,8 @@ class BrokerAdmin:
         return found
 
     def _warning(self, found: ClusterMetadata) -> str:
-        # The topic of dead letters stands for all: it is there from the first start on, and is made like all others.
+        # The topic of dead letters is checked in place of all topics: it exists from the first start on, and gets as
+        # many replicas as all others.
         made = found.topics.get(DEAD_LETTERS)
         settings = settings_of(self._bootstrap_servers)
         if made is None or not made.partitions:

@@ -16,7 +16,7 @@ from caraway.dataplane.topics.polling import poll_some
 from caraway.dataplane.topics.positions import while_moving
 from caraway.errors import UnavailableError
 
-# The most messages of a partition that are looked at, and the most seconds for all.
+# At most this many messages of each partition are read. Reading them takes at most TIMEOUT_S seconds in all.
 SAMPLE = 20
 TIMEOUT_S = 5.0
 
@@ -33,7 +33,7 @@ def records_per_message(bootstrap_servers: str, topics: Iterable[str]) -> Mappin
     config = consumer_config(bootstrap_servers) | {"group.id": "caraway-block-sizes", "enable.auto.commit": False}
     consumer = Consumer(config, logger=kafka_logger())
     try:
-        # A job may be started right after its topics were created, when brokers don't know their leaders yet.
+        # A job may be started right after its topics were created, when the brokers don't know all leaders yet.
         messages, records = while_moving(TIMEOUT_S)(_sample, consumer, wanted)
     except KafkaException as error:
         raise UnavailableError(f"no Kafka broker answers at {bootstrap_servers}: {error}") from error
@@ -61,7 +61,7 @@ def _sample(consumer: Consumer, topics: Iterable[str]) -> tuple[Counter[str], Co
             if message.error() is not None:
                 continue
             topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
-            # A marker has no row, so it isn't counted. A message with another key has one.
+            # A marker has no row, so it isn't counted.
             if not is_marker(message.key()):
                 messages[topic] += 1
                 records[topic] += records_in(message.value())

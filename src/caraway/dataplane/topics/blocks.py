@@ -11,12 +11,13 @@ import msgspec
 
 from caraway.errors import InvalidInputError
 
-# The most records and bytes of a block. With 100 records a message costs a tenth of what its records do. More of them
-# would save little, and whoever reads messages can't take less than a block at a time.
+# The limits of a block. With 100 records, the cost of a message is a tenth of the cost of its records. Larger blocks
+# would save little, and a consumer can't read less than a whole block at a time.
 MAX_RECORDS = 100
 MAX_BYTES = 128 * 1024
 
-# A block is a MessagePack array with a length of 16 bits. A record is an array of eight items: its first byte differs.
+# A block is a MessagePack array with a length of 16 bits. A record is an array of eight items, so its first byte is
+# another one.
 _ARRAY16 = 0xDC
 _HEAD = struct.Struct(">BH")
 _DECODE_RAW = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode

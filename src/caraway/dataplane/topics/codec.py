@@ -17,8 +17,8 @@ from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import Column, RecordSchema
 
 FORMAT = 1
-# The most bytes of the value of a record. By default librdkafka sends no message above 1,000,000 bytes, with its key
-# and headers; the difference leaves room for these.
+# The most bytes of the value of a record. By default librdkafka refuses a message of more than 1,000,000 bytes,
+# including key and headers. The difference leaves room for these two.
 MAX_RECORD_BYTES = 900_000
 
 PUT = 1
@@ -46,8 +46,8 @@ class Record(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unkn
     row: list[object] | None
 
 
-# The encoder sorts the keys of maps, so that equal values are equal bytes, and keys can be compared by their bytes.
-# Encoder and decoder are thread safe.
+# The encoder sorts the entries of maps, so that equal values have equal bytes, and Kafka keys can be compared by their
+# bytes. Encoder and decoder are thread safe.
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 _DECODE_RECORD = msgspec.msgpack.Decoder(Record).decode
 _DECODE_KEY = msgspec.msgpack.Decoder(list[object]).decode
@@ -141,8 +141,8 @@ class RecordCodec:
         fixed = list(columns)
         for position, fix in self._row_fixes:
             column = fixed[position]
-            # Among floats only ints have to be fixed, and most columns have none. The set of the types shows that
-            # faster than a call for each value.
+            # In a column of floats only ints have to be converted, and most columns have none. Looking for `int` in the
+            # set of the values' types takes less time than a call for each value.
             if fix is not _as_float or int in set(map(type, column)):
                 fixed[position] = [None if value is None else fix(value) for value in column]
         return fixed

@@ -45,8 +45,8 @@ def kafka_logger() -> logging.Logger:
     return LOGGER
 
 
-# Settings of every consumer. After its queue was full, librdkafka fetches nothing for these milliseconds. With its
-# default of 1,000, a thread that empties the queue in 200 ms has nothing to do most of the time.
+# Settings of every consumer. After a consumer's queue was full, librdkafka fetches nothing for these milliseconds. With
+# the default of 1,000, a thread that empties the queue in 200 ms would have nothing to do most of the time.
 CONSUMER: Mapping[str, Any] = {"fetch.queue.backoff.ms": 10}
 
 
@@ -66,7 +66,7 @@ def client_config(bootstrap_servers: str) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 1000,
         "socket.nagle.disable": True,
         "log.connection.close": False,
-        # If a topic has no leader yet, as after its creation or a start of the broker, its metadata is asked for again
-        # after this time, in ms. The pauses then grow until there is a leader.
+        # The milliseconds until the metadata of a topic is requested again if it has no leader yet, as after its
+        # creation or a start of the broker. The pauses then grow until there is a leader.
         "topic.metadata.refresh.fast.interval.ms": 100,
     }

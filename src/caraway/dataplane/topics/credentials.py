@@ -20,8 +20,8 @@ _LOGIN_MODULES = {
 }
 _TOKENS = f"{_MODULES}.oauthbearer.OAuthBearerLogin"
 
-# The settings by `bootstrap_servers`, compared as text. So clients must pass the addresses as `sign_in` returned them,
-# or they connect without encryption and password.
+# The settings of brokers, by the text of `bootstrap_servers`. Clients must pass exactly the text that `sign_in` has
+# returned: with any other text they connect without encryption and password.
 _known: dict[str, KafkaSettings] = {}
 
 
@@ -125,12 +125,12 @@ def _check_files(kafka: KafkaSettings) -> None:
             context.load_verify_locations(kafka.ca_file)
         if kafka.certificate_file is not None and kafka.key_file is not None:
             settings = f"kafka.certificate_file and kafka.key_file: {kafka.certificate_file} with {kafka.key_file}"
-            # The empty password makes OpenSSL refuse a key that has a passphrase. Without one, it would ask for the
-            # passphrase on the terminal.
+            # The empty password makes OpenSSL refuse a key that has a passphrase. Without the argument OpenSSL would
+            # ask for the passphrase on the terminal.
             context.load_cert_chain(kafka.certificate_file, kafka.key_file, password="")
     except OSError as error:
         raise ConfigurationError(f"{settings} can't be used ({error})") from error
-    # Java's clients take a key only in this form.
+    # Java's clients accept a key only in this form.
     if kafka.key_file is not None and "-----BEGIN PRIVATE KEY-----" not in kafka.key_file.read_text():
         raise ConfigurationError(
             f"kafka.key_file: {kafka.key_file} must be a key in PKCS #8 without a passphrase (BEGIN PRIVATE KEY); "

@@ -26,9 +26,9 @@ ERASURE_KEY = b"\xc1caraway.erase"
 ERASURE_FORMAT = 1
 DIGEST_BYTES = 16
 
-# Returns whether a Kafka key is erased.
+# A function that returns whether a Kafka key is erased.
 Hides = Callable[[bytes], bool]
-# Returns whether a row is erased, given its columns in stored form, in the order of its schema.
+# A function that returns whether a row is erased, given its columns in stored form, in the order of its schema.
 HidesRow = Callable[[Sequence[object]], bool]
 Hash = Any  # hashlib has no public name for the type of its hashes
 
@@ -102,8 +102,9 @@ class ErasedKeys:
         """Start without keys; `mac_keys` returns the secrets of the hashes by name, and is called when needed."""
         self._mac_keys = mac_keys
         self._lock = threading.Lock()
-        # The hashes of the erased keys: by the definition of the topic, since a key is erased on all topics of its
-        # definition, and then by the columns of the key and the name of the hashes' secret.
+        # The hashes of the erased keys. The outer key is the definition of the topic, since a key is erased on all
+        # topics of a definition. The inner key has the columns of the erased key and the name of the secret of the
+        # hashes.
         self._groups: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
         self._known: dict[tuple[str, tuple[Column, ...]], tuple[int, Hides | None, str]] = {}
         self._known_rows: dict[tuple[str, RecordSchema], tuple[int, HidesRow | None, str]] = {}

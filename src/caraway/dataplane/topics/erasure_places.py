@@ -1,6 +1,6 @@
 """The names of the places that an erasure reaches one after the other, as the record of erasures has them."""
 
-# The tables of the archive have no row of the key any more. The files that had some are kept for readers for a while.
+# The tables of the archive have no row of the key any more. Files that had such rows are kept for a while for readers.
 ARCHIVE = "archive"
 # The files that had rows of the key are removed from the archive.
 ARCHIVE_FILES = "files of the archive"
@@ -8,7 +8,8 @@ ARCHIVE_FILES = "files of the archive"
 TOPIC = "topic"
 # Everything that was computed from the erased rows is being computed again, without them.
 RECOMPUTATION = "recomputation"
-# Everything that was computed from the erased rows is destroyed, and branches use what was computed without them.
+# All data that were computed from the erased rows are destroyed, and branches use the data that were computed again
+# without these rows.
 DERIVED = "derived data"
 # The topic of dead letters has no row of the key any more.
 DEAD_LETTERS_PLACE = "dead letters"

@@ -32,7 +32,7 @@ def external_settings(system: KafkaSystem, resolve: Callable[[Secretish], str], 
     }
 
 
-# The remedies of errors of the connection, by their codes.
+# The remedies for connection errors, by error code.
 REMEDIES = {
     KafkaError._AUTHENTICATION: "; check sasl_mechanism, sasl_plain_username and sasl_plain_password",  # noqa: SLF001
     KafkaError._SSL: "; check security_protocol, and the setting sources.ca_file",  # noqa: SLF001

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import Column
 
-# The most bytes of a key in the index. An entry has the length of its key in two bytes, and the six greatest numbers
-# mark entries that belong to a whole dataset instead of a key.
+# The most bytes of a key in the index. An entry has the length of its key as a number of two bytes, and the six
+# greatest numbers mark entries that belong to a whole dataset instead of a key.
 MAX_INDEXED_BYTES = 0xFFF9
-# The most bytes of a row's key columns as MessagePack. An aggregate adds the window, some 20 bytes, to the key of a
-# group. The lower limit leaves room for it, so every accepted row can also be indexed after aggregations.
+# The most bytes of a row's key columns as MessagePack. The key of an aggregate may be longer by a window, which takes
+# some 20 bytes. The difference to MAX_INDEXED_BYTES leaves room for it, so the aggregates of every accepted row can be
+# indexed too.
 MAX_KEY_BYTES = 65_000
 MOST = f"at most {MAX_KEY_BYTES:,} can be indexed, so use a hash of a long text as the key"
 

@@ -42,8 +42,8 @@ def log_left_out(dataset: str, topic: str, records: Sequence[LeftOut]) -> None:
         LOG.warning("a record is left out", dataset=dataset, topic=topic, position=position, reason=reason)
 
 
-# Keeps the records that a follower leaves out, given the names of the dataset and of its topic, before the follower
-# goes on behind them. May raise `UnavailableError`.
+# A function that stores the records that a follower leaves out, given the names of the dataset and of its topic. The
+# follower reads on only after the function has returned. The function may raise `UnavailableError`.
 LeaveOut = Callable[[str, str, Sequence[LeftOut]], object]
 
 

@@ -86,8 +86,8 @@ class LetterReader:
                 if begin < end:
                     wanted[partition] = (begin, end)
             found = _read(consumer, wanted)
-        # The merge keeps the order of offsets within a partition, as a sort by time would not if the clocks of the
-        # writers differed.
+        # Within a partition the merge keeps the order of offsets. A sort by time might change that order, since the
+        # clocks of the writers may differ.
         parts = (reversed(letters) for letters in found.values())
         return list(heapq.merge(*parts, key=lambda letter: -letter.written_ms))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from caraway.errors import UnavailableError
 
-# The kB of pages that SQLite keeps in memory.
+# The size of SQLite's page cache in kB.
 CACHE_KB = 8 * 1024
 _POSITIONS = 'CREATE TABLE positions (partition INTEGER PRIMARY KEY, "offset" INTEGER NOT NULL, epoch INTEGER);'
 

@@ -11,12 +11,11 @@ positions themselves.
 import hashlib
 from dataclasses import dataclass
 
-# No MessagePack begins with the byte c1, so no key of a row can be equal to one of these.
+# MessagePack never begins with the byte c1, so the key of a row can't be equal to one of these.
 MARKER_KEY = b"\xc1caraway.marker"
 ARRIVAL_KEY = b"\xc1caraway.arrival"
 
-# The size of the value of a marker, its token. It is random, so that two waits never take each other's markers for
-# their own.
+# The size of a marker's value, which is a random token. Each wait recognizes its own markers by their token.
 TOKEN_BYTES = 16
 # An arrival's path consists of numbers of this size: first the partition from which the marker was read, then each task
 # that passed it on.
@@ -27,8 +26,8 @@ COPIES_BYTES = 4
 JOB_BYTES = 8
 
 # Each stateful step of a job multiplies the copies of a marker by the number of its tasks. More copies than this, such
-# as six steps of four tasks make, would cost as much as rows do. Such a job drops markers; its position is known from
-# its checkpoints.
+# as the 4,096 of six steps with four tasks each, would cost as much as rows do. So a job with more copies drops
+# markers, and its position is known from its checkpoints.
 MAX_COPIES = 1_024
 
 

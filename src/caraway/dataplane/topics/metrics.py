@@ -2,8 +2,8 @@
 
 from prometheus_client import Counter
 
-# The bounds of times in seconds, by which times of batches are counted. A batch from memory takes less than a
-# millisecond, one from a table some seconds.
+# The upper bounds of the buckets, in seconds, in which the durations of batches are counted. A batch from memory takes
+# less than a millisecond, a batch from a table some seconds.
 BUCKETS_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),

@@ -11,16 +11,16 @@ from caraway.dataplane.topics.connection import consumer_config, kafka_logger
 from caraway.dataplane.topics.ranges import CONFIG, SharedConsumer, messages_between
 from caraway.dataplane.topics.reader import Message
 
-# The most seconds that a read takes, or waits for another one to end.
+# The most seconds that a read takes, or waits for another read to end.
 READ_TIMEOUT_S = 10.0
-# The offsets of each partition that are read at once, going back from its end. A message has at most 1 MB, so a step
-# reads no more than this number of MB from each partition.
+# Each step of a read, going back from the ends, covers this many offsets of each partition. A message has at most 1 MB,
+# so a step reads no more than this number of MB from a partition.
 STEP = 32
-# The most offsets of a topic that one read looks at. Markers of waits lie between the rows, and many of them shouldn't
-# make a read go through a whole topic.
+# A read looks at no more than this many offsets of a topic. Markers of waits lie between the rows, and without the
+# limit many markers could make a read go through the whole topic.
 MAX_SCANNED = 4_000
 READ_BATCH = 200
-# Returns whether a message with this key is wanted.
+# A function that returns whether a message with this key is wanted.
 Wanted = Callable[[bytes | None], bool]
 
 

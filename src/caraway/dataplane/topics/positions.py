@@ -11,7 +11,7 @@ from caraway.dataplane.topics.connection import client_config, kafka_logger
 from caraway.errors import UnavailableError
 
 ANSWER_TIMEOUT_S = 10.0
-# Errors with which brokers answer while a partition gets a leader: after its topic was created, or after a broker
+# Brokers answer with these errors while a partition gets a leader: after its topic was created, or after a broker
 # failed. The request is repeated then.
 MOVING = frozenset(
     {
@@ -95,8 +95,8 @@ class TopicEnds:
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
 
     def _ask_once(self, wanted: Collection[str], spec: OffsetSpec) -> Mapping[str, Mapping[int, ListOffsetsResultInfo]]:
-        # Each try lists the topics again and asks only for those that exist: the last try may have failed because a
-        # topic was removed meanwhile.
+        # Each attempt lists the topics again and asks only for those that exist, because the last attempt may have
+        # failed for a topic that was removed meanwhile.
         known = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
         asked = {TopicPartition(name, p): spec for name in known.keys() & wanted for p in known[name].partitions}
         found: dict[str, dict[int, ListOffsetsResultInfo]] = {}

@@ -15,8 +15,8 @@ from caraway.process.thread_names import show_name
 # A message to write: key, value and headers, which are a sequence if a name occurs several times.
 TopicItem = tuple[bytes | None, bytes, Mapping[str, bytes] | Sequence[tuple[str, bytes]] | None]
 
-# The most rows, and kB, that wait in memory for the broker: some seconds of full load. A write beyond that fails at
-# once, so that the sender slows down.
+# The most rows, and the most kB, that wait in memory for the broker: some seconds of full load. A write beyond that
+# fails at once, so that the sender slows down.
 MAX_WAITING_ROWS = 500_000
 MAX_WAITING_KBYTES = 256 * 1024
 POLL_S = 0.2
@@ -49,27 +49,28 @@ class TopicWriter:
         self._config: dict[str, Any] = client_config(bootstrap_servers) | {
             "acks": "all",
             "enable.idempotence": True,
-            # With two requests under way, the second could overtake a first one that the broker refuses for a moment,
-            # as the partition just got a leader. A partition without rows of this producer accepts it, and librdkafka
-            # then takes the first for delivered ("implicitly acked") although it is lost: seen once in 70 new topics.
+            # With two requests under way, the broker could refuse the first for a moment, because the partition just
+            # got a leader, and then accept the second. A partition that has no rows of this producer yet does that, and
+            # librdkafka then reports the first request as delivered ("implicitly acked") although it is lost: seen once
+            # in 70 new topics.
             "max.in.flight.requests.per.connection": 1,
             "linger.ms": linger_ms,
             "partitioner": "murmur2_random",
-            # All rows without a key go to one partition for these milliseconds, then to another: batches are full, and
-            # rows are soon spread.
+            # For these milliseconds all rows without a key go to one partition, then to another. So batches are full,
+            # and rows are still spread soon.
             "sticky.partitioning.linger.ms": 10,
-            # Topics are created before anybody writes to them. So a topic that the broker doesn't know is an error,
-            # which a write reports after 5 s; by default librdkafka waits for the topic for 30 s.
+            # Topics are created before anybody writes to them. So an unknown topic is an error, which a write reports
+            # after 5 s; by default librdkafka waits for the topic for 30 s.
             "topic.metadata.propagation.max.ms": 5000,
             "message.timeout.ms": int(timeout_s * 1000),
             "queue.buffering.max.messages": MAX_WAITING_ROWS,
             "queue.buffering.max.kbytes": MAX_WAITING_KBYTES,
             "compression.type": "lz4",
-            # Without reports of success, Python runs nothing for a row that became durable.
+            # Without reports of success, no Python code runs for a row that became durable.
             "delivery.report.only.error": by_drain,
         }
         self._by_drain = by_drain
-        # The writes that succeed when no row waits any more.
+        # The writes that succeed once no row waits any more; only with `by_drain`.
         self._drained: list[_Pending] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -195,8 +196,8 @@ class TopicWriter:
         if not self._drained:
             return
         with self._lock:
-            # `len` counts a row until its error was noted, so at 0 the errors of all rows are known. A write adds its
-            # rows while it holds the lock, so it is there as a whole or not at all.
+            # `len` counts a row until its error was noted, so at 0 the errors of all rows are known. A write adds all
+            # of its rows while it holds the lock, so the count never has only some of them.
             if error is None and len(self._producer):
                 return
             drained, self._drained = self._drained, []

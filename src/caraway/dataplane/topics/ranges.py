@@ -18,11 +18,11 @@ from caraway.errors import UnavailableError
 # The settings of a consumer that reads ranges.
 CONFIG: Mapping[str, Any] = {
     "enable.auto.commit": False,
-    # The offsets before an end may be those of messages that were removed. Then only the end of the partition is
-    # reported.
+    # The last messages of a range may have been removed. Then only the report that the partition's end is reached shows
+    # that the range is complete.
     "enable.partition.eof": True,
-    # When the messages of a request have come, librdkafka asks for the next ones at once. If there are none, the
-    # broker answers after these milliseconds, and the next request of the same consumer waits for that.
+    # When the messages of a request have come, librdkafka requests the next ones at once. If there are none, the broker
+    # answers after these milliseconds, and the consumer's next request waits for that answer.
     "fetch.wait.max.ms": 5,
     # The kB of messages that librdkafka may fetch ahead and keep in memory.
     "queued.max.messages.kbytes": 8 * 1024,
@@ -57,7 +57,7 @@ class SharedConsumer:
                 self._opened = self._open()
             with told(self._what):
                 yield self._opened
-                # An assigned consumer would go on to fetch what nobody has asked for.
+                # An assigned consumer would go on to fetch messages that nobody has asked for.
                 self._opened.unassign()
         except BaseException:
             self._end()

@@ -17,14 +17,14 @@ from caraway.errors import UnavailableError
 # (`caraway.dataplane.topics.blocks`).
 Message = tuple[bytes | None, bytes | None, int, int]
 
-# The codes of a consumer's errors if the topic doesn't have what precedes the offset from which it is read: it was
-# removed by retention, the broker lost its newest records and may have written others since, or the topic is a new one.
+# A consumer reports one of these errors if a topic can't be read on from an offset: retention has removed the records
+# there, the broker has lost its newest records and may have written others since, or the topic was created anew.
 LOST_OFFSET = {KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - their public names
 
 # Settings of consumers that are assigned partitions.
 COMMON: dict[str, Any] = {
-    # librdkafka requires a group id, but the group isn't used: partitions are assigned explicitly, and whoever
-    # reads keeps the offsets together with the data.
+    # librdkafka requires a group id, but the group isn't used: partitions are assigned explicitly, and each reader
+    # stores its offsets together with its data.
     "group.id": "caraway",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -35,8 +35,8 @@ COMMON: dict[str, Any] = {
     "fetch.error.backoff.ms": 50,
 }
 
-# Settings of consumers for whose records nobody waits: the broker gathers what comes, since each fetch costs it some
-# 0.2 ms.
+# Settings of consumers for whose records nobody waits. Each fetch costs the broker some 0.2 ms, so it waits until it
+# has many records for an answer.
 UNHURRIED: dict[str, Any] = COMMON | {
     "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 4 * 1024,
@@ -57,9 +57,10 @@ class Reading:
 # The seconds between two looks at the ends of the partitions.
 ENDS_S = 0.1
 METADATA_TIMEOUT_S = 5.0
-# The most seconds for which the broker is asked for the end of a partition. If it doesn't answer, the next look asks.
+# The most seconds for which the broker is asked for the end of a partition. If it doesn't answer, it is asked again at
+# the next look.
 END_TIMEOUT_S = 1.0
-# A read takes messages in steps: in each at most this multiple of those that it has taken before.
+# A read fetches messages in steps. A step fetches at most this multiple of the messages that the read has so far.
 GROWTH = 20
 
 
@@ -182,8 +183,8 @@ class TopicReader:
         self._note_ends(consumer)
         if first is None:
             return taken
-        # A message may be a block of many records. So a few messages are taken at first, and further ones by the number
-        # of records in them.
+        # A message may be a block of many records. So one message is read first, and the average number of records in
+        # the messages so far determines how many further ones are read.
         messages, records, batch = [first], records_in(first.value()), self._reading.batch
         while records < batch:
             wanted = min(GROWTH * len(messages), (batch - records) * len(messages) // records + 1)
@@ -267,8 +268,8 @@ class TopicReader:
                     continue
                 found = self._end(consumer, TopicPartition(topic, partition), known)
                 if found is None:
-                    # From here on the broker counts as away: each further partition would be waited for as well, and
-                    # the indexes would get no records meanwhile.
+                    # From here on the broker is assumed to be away. Otherwise this thread would wait for each further
+                    # partition as well, and the indexes would get no records meanwhile.
                     answers = False
                 else:
                     ends[topic][partition] = found
@@ -280,8 +281,8 @@ class TopicReader:
         if known is not None:
             _, end = consumer.get_watermark_offsets(partition, cached=True)
             return max(known, end)
-        # The first time, the broker is asked. The end that the consumer has cached may be from an earlier reading of
-        # the partition: with it, an index that has records to read would seem to have caught up.
+        # The broker is asked only the first time. At that time the end that the consumer has cached may be from an
+        # earlier reading of the partition, and an index that has records to read would seem to have caught up.
         try:
             _, end = consumer.get_watermark_offsets(partition, timeout=END_TIMEOUT_S)
         except KafkaException:

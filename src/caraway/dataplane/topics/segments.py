@@ -20,11 +20,11 @@ LOG = structlog.get_logger(__name__)
 
 ANSWER_SECONDS = 10.0
 SETTING = "segment.ms"
-# A record that comes this many milliseconds after the first one of a file begins another file. It is Kafka's least
-# value.
+# Kafka's least value for the setting: a record that comes more than this many milliseconds after the first one of a
+# file begins another file.
 SHORTEST_MS = "1"
-# Brokers learn of a changed setting some milliseconds after it was accepted. Meanwhile they are asked for it, with this
-# pause, in seconds.
+# A broker applies a changed setting some milliseconds after it was accepted. Until then the setting is read again and
+# again, with this pause in seconds.
 POLL_SECONDS = 0.05
 # A record begins a file only if it is later than the first record of the last file. So the pause between two records
 # is longer than `SHORTEST_MS`.
@@ -58,7 +58,8 @@ def begin_segments(bootstrap_servers: str, topic: str, write: Callable[[], objec
             time.sleep(PAUSE_SECONDS)
             write()
         finally:
-            # The topics of Caraway have no such setting of their own, so they get the broker's again.
+            # Caraway's topics have no such setting of their own, so it is removed, and the broker's setting applies
+            # again.
             _set(admin, topic, AlterConfigOpType.DELETE)
     except KafkaException as error:
         raise UnavailableError(f"the topic {topic} can't begin new files: {error}") from error

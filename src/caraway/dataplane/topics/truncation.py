@@ -18,7 +18,7 @@ from caraway.errors import UnavailableError
 
 ANSWER_S = 5.0
 POLL_S = 0.1
-# The check is made by a consumer, which may read a record of each partition. Nobody needs these, so it keeps as few as
+# The consumer that makes the check may also read records of the partitions. Nobody needs them, so it fetches as few as
 # it can.
 CONFIG = COMMON | {
     "enable.partition.eof": True,
@@ -26,8 +26,8 @@ CONFIG = COMMON | {
     "queued.max.messages.kbytes": 1024,
     "fetch.message.max.bytes": 64 * 1024,
 }
-# The part of librdkafka's message that has the offset from which on a partition has no record, or another one, than it
-# had in an epoch. It has no other way to tell.
+# The part of librdkafka's message with the offset at which a partition's records of an epoch now end; librdkafka gives
+# it in no other form.
 _END = re.compile(r"broker end offset is (\d+)")
 SEND_AGAIN = (
     "Its broker has lost acknowledged records, as by a power failure. Send again what was logged before the failure "
@@ -68,8 +68,8 @@ def check(bootstrap_servers: str, positions: Mapping[str, Mapping[int, Position]
     waited = {(topic, partition) for topic, found in positions.items() for partition in found}
     if not waited:
         return checked
-    # The consumer must not know the topics before: librdkafka compares a position with the broker's epochs when it
-    # first hears of the partition's leader.
+    # A new consumer is used, which doesn't know the topics yet: librdkafka compares a position with the broker's epochs
+    # only when it first learns of the partition's leader.
     consumer = connect(bootstrap_servers, CONFIG)
     try:
         consumer.incremental_assign(

@@ -27,8 +27,8 @@ except ImportError as error:
     ) from error
 
 SCOPE = "https://www.googleapis.com/auth/bigquery"
-# The seconds for which the library repeats requests that fail in passing: less than those of a trial of a source, so
-# that its error is seen there. Then those for which an answer is awaited, and for which a statement may run.
+# Seconds for which the library repeats requests that fail temporarily: fewer than a trial of a source takes, so that
+# the trial shows the error. Then seconds for which an answer is awaited, and for which a statement may run.
 REQUESTS_S, ANSWER_S, STATEMENT_S = 20, 60, 600
 RETRY = DEFAULT_RETRY.with_timeout(REQUESTS_S)
 
@@ -51,7 +51,7 @@ def connect(
     try:
         credentials = Credentials.from_service_account_info(json.loads(text), scopes=[SCOPE])
     except (ValueError, TypeError, AttributeError, GoogleAuthError):
-        # The error of the library may have parts of the key.
+        # The library's error may contain parts of the key, so it isn't shown.
         raise UnavailableError(
             f"{where}: the service account key isn't the JSON of a key, as Google's console gives it"
         ) from None
@@ -75,7 +75,7 @@ def errors(where: str, close: Callable[[], None]) -> Iterator[None]:
     """
     try:
         yield
-    # The library lets some errors of its own libraries for HTTP through, and raises ValueError for half an answer.
+    # The library passes some errors of its HTTP libraries on, and raises ValueError for an incomplete answer.
     except (GoogleAPIError, GoogleAuthError, OSError, ValueError) as error:
         close()
         cause = getattr(error, "cause", None) or error  # that of requests which were repeated in vain

@@ -14,7 +14,7 @@ except ImportError as error:
 
 # The name that AWS's logs show for what is done as a role.
 SESSION = "caraway"
-# All requests together end before a trial of a source is given up.
+# With these limits, requests that AWS doesn't answer fail before a trial of a source is given up.
 _AWS = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
 
 

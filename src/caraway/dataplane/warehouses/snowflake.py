@@ -21,10 +21,11 @@ except ImportError as error:
 
 # The connector logs each session and each request that it repeats. A request that fails in the end is an error here.
 logging.getLogger("snowflake.connector").setLevel(logging.ERROR)
-# The seconds for which the connector tries to sign in, for which it repeats requests, for which it awaits an answer,
-# and for which a statement may run. Snowflake answers requests of long statements now and then while these run.
+# Seconds for which the connector tries to sign in, for which it repeats requests, for which it awaits an answer, and
+# for which a statement may run. During a long statement Snowflake answers now and then, so that the third limit isn't
+# reached.
 LOGIN_S, REQUESTS_S, ANSWER_S, STATEMENT_S = 30, 60, 60, 600
-# The code for what Snowflake can't find, or what the role may not see, which it doesn't tell apart.
+# Snowflake's error code for a thing that doesn't exist, and for one that the role may not see.
 NOT_FOUND = 2003
 _REMEDIES = {
     NOT_FOUND: "check its name, and grant the role the right to it",
@@ -92,7 +93,7 @@ def errors(where: str, close: Callable[[], None]) -> Iterator[None]:
     """
     try:
         yield
-    # The connector lets some errors of its libraries for HTTP through.
+    # The connector passes some errors of its HTTP libraries on.
     except (Error, OSError) as error:
         close()
         text = " ".join(str(error).split())[:500] or type(error).__name__

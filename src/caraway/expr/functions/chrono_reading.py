@@ -69,8 +69,8 @@ PATTERNS = {
     "z": _OFFSET,
     ":z": _OFFSET,
 }
-# Some directives read the same field as another, such as %e and %d, which both read the day of the month. The key is
-# one of them, and the value is the one by whose name the field is known in this module.
+# Several directives may read the same field, as %e and %d both read the day of the month. Each key is such a directive,
+# and its value is the directive by whose name this module knows the field.
 FIELDS = {"e": "d", "k": "H", "l": "I", "P": "p", "B": "b", "A": "a", ":z": "z"}
 
 
@@ -139,8 +139,8 @@ def _number(name: str, value: str) -> tuple[str, int]:
             return "p", int(value.lower() == "pm")
         case "z":
             hours, minutes = int(value[1:3]), int(value[-2:])
-            # An offset such as +01:75 is wrong. It becomes 10,000 minutes, which is more than a day, so that `_instant`
-            # refuses it.
+            # An offset such as +01:75 is wrong. The result for it is 10,000 minutes, which is more than a day, so that
+            # `_instant` refuses it.
             return "z", (hours * 60 + minutes) * (-1 if value[0] == "-" else 1) if minutes < 60 else 10_000
         case "f":
             return "us", int(value) // 1_000

@@ -21,16 +21,17 @@ import orjson
 
 from caraway.errors import DefinitionError
 
-# Functions of these three types take a value inside of a document, and the document. A `Select` is a step of a path and
-# returns the values that the step selects. A `Test` returns whether the value passes. An `Operand` returns one side of
-# a comparison.
+# Functions of the three types below take a value inside of a document, and the document. A `Select` is a step of a path
+# and returns the values that the step selects. A `Test` returns whether the value passes. An `Operand` returns one side
+# of a comparison.
 Select = Callable[[Any, Any], Iterable[Any]]
 Test = Callable[[Any, Any], bool]
 Operand = Callable[[Any, Any], Any]
 
 JsonPath = tuple[Select, ...]
 
-# The value, in a comparison, of a path that selects nothing. It isn't None, because None is a null in the document.
+# The value that a path which selects nothing has in a comparison. None can't be this value, because None is a null in
+# the document.
 MISSING = object()
 
 _NAME = re.compile(r"[^\W\d][\w-]*")

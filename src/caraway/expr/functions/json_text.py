@@ -12,8 +12,8 @@ import orjson
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.json_path import JsonPath, first_match
 
-# The most levels of arrays and objects inside of each other in a document; a deeper one is refused as invalid JSON.
-# Recursive functions read documents, and a document of 200 levels is far from overflowing their stack.
+# A document may have at most this many levels of nested arrays and objects; a deeper one is refused as invalid JSON.
+# Recursive functions read documents, and 200 levels are far from overflowing their stack.
 DEEPEST = 200
 
 

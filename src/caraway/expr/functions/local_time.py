@@ -11,7 +11,7 @@ from caraway.expr.nodes import DatetimeLiteral, TimeUnit
 
 EPOCH_WALL = EPOCH.replace(tzinfo=None)
 
-# The units of fixed length, which is all but the month; a year is 365 days.
+# The units of fixed length: all units except the month. A year is 365 days here.
 US_OF_UNIT = {
     TimeUnit.YEAR: US_PER_UNIT["y"],
     TimeUnit.WEEK: US_PER_UNIT["w"],

@@ -17,7 +17,7 @@ class TypedScope:
 
     schema: Mapping[str, DataType]
     # The inferred types by `id` of the node; the expression keeps its nodes alive, so that no `id` is used twice.
-    # Without this the nodes of a deep expression would be typed again for each of the nodes above them.
+    # Without this cache the nodes of a deep expression would be typed again for each node above them.
     types: dict[int, DataType | None] = field(default_factory=dict, kw_only=True)
 
     def type_of(self, node: Node) -> DataType | None:

@@ -19,7 +19,7 @@ from caraway.expr.polars.scope import ELEMENT, PolarsScope, as_column, compile_n
 from caraway.expr.polars.series import Elements, lists_of, null_where, of_array, of_columns, true_where
 from caraway.expr.references import columns_of
 
-# Indexes are clipped to this, which is beyond the length of any list, because polars fails at the least 64-bit int.
+# Indexes are clipped to this number, because polars fails at the least 64-bit int. No list is as long.
 FAR = 2**62
 BODY = "__caraway body"
 
@@ -79,7 +79,7 @@ def _(node: ListContains, scope: PolarsScope) -> pl.Expr:
         elements = Elements.of(columns[0])
         equal = elements.values == columns[1].gather(elements.rows())
         found = elements.rows_with(true_where(equal))
-        # The answer is unknown if an element or the item is null, as a null may be any value.
+        # The result is null (unknown) if an element or the item is null, since a null may stand for any value.
         unknown = elements.rows_with(null_where(equal)) & ~found
         return of_array(pa.array(found, mask=~elements.valid | unknown))
 

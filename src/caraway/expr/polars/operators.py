@@ -57,8 +57,8 @@ def _(node: Literal, _scope: PolarsScope) -> pl.Expr:
     if base_type(node.dtype) in (INT, FLOAT, BOOL, STRING):
         return pl.lit(node.value, dtype=polars_type(node.dtype))
     if base_type(node.dtype) in (DATETIME, DATE):
-        # Literals of other types are the first item of a series (below), which polars doesn't always treat as a
-        # constant. An int that is cast to an instant or a day is always one.
+        # A literal of another type is the first item of a series (below), which polars doesn't always treat as a
+        # constant. An int that is cast to an instant or a day is always treated as one.
         return pl.lit(node.value, dtype=pl.Int64).cast(polars_type(node.dtype))
     return pl.lit(to_polars("", [node.value], node.dtype)).first()
 

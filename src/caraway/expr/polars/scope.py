@@ -14,8 +14,8 @@ from caraway.expr.inference import TypedScope
 from caraway.expr.nodes import Node
 from caraway.expr.polars.values import polars_type
 
-# The column of the list's elements in the frame over which the body of a lambda is evaluated. Names of users' columns
-# are identifiers, so none is equal to this.
+# The name of the column with a list's elements, in the frame over which the body of a lambda is evaluated. Names of
+# users' columns are identifiers, so none is equal to this name.
 ELEMENT = "__caraway element"
 
 

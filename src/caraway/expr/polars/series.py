@@ -20,8 +20,8 @@ def of_columns(function: Callable[[list[pl.Series]], pl.Series], inputs: Sequenc
     """Return the expression of a function of whole columns, which are of one length; constants are repeated for it."""
     given = list(inputs)
     if not any(expr.meta.root_names() for expr in given):
-        # polars calls a function of constants alone with one row each, and doesn't repeat the result for each row of
-        # the frame. With this column the function is called with as many rows as the frame has.
+        # If all inputs are constants, polars calls the function with one row and doesn't repeat the result for each row
+        # of the frame. With the column added here, the function is called with as many rows as the frame has.
         given.append(pl.int_range(pl.len(), dtype=pl.Int64))
     count = len(inputs)
 

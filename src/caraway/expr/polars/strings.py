@@ -60,8 +60,8 @@ def _(node: JsonExtract, scope: PolarsScope) -> pl.Expr:
 
 def _concat(columns: list[pl.Series]) -> pl.Series:
     first, second = columns
-    # The bytes of a text are known without a look at it, and are at least as many as its characters. So characters,
-    # which are slow to count, are counted only if there are too many bytes.
+    # polars knows the number of a text's bytes without reading the text, and a text has at least as many bytes as
+    # characters. So characters, which are slow to count, are counted only if there are too many bytes.
     if ((first.str.len_bytes() + second.str.len_bytes()) > MAX_CHARACTERS).any():
         for characters in first.str.len_chars() + second.str.len_chars():
             check_characters(characters or 0)

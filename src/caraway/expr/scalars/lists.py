@@ -58,8 +58,8 @@ def _extreme(choose: Callable[..., Any], element: DataType) -> Callable[[Values]
     def extreme_float(values: Values) -> float | None:
         if None in values or not values:
             return None
-        # NaN counts as greater than all numbers, so the key orders it after them. Adding 0.0 turns -0.0 into 0.0. The
-        # polars compiler has both rules too.
+        # NaN is ordered after all numbers: the first item of the key is True only for NaN. Adding 0.0 turns -0.0 into
+        # 0.0. The polars compiler has both rules too.
         found: float = choose(values, key=lambda value: (value != value, value))  # noqa: PLR0124
         return found + 0.0
 
@@ -90,7 +90,7 @@ def _(node: ListContains, scope: ScalarScope) -> Scalar:
             return None
         if any(value is not None and equal(value, item) for value in values):
             return True
-        # The answer is unknown if an element is null, as a null may be any value.
+        # The result is null (unknown) if an element is null, since a null may stand for any value.
         return None if None in values else False
 
     return contains

@@ -15,7 +15,7 @@ from caraway.expr.inference import TypedScope
 from caraway.expr.nodes import Node
 from caraway.expr.promotion import representation
 
-# A row is mutable, because a list function puts the current element there before it evaluates the body of its lambda.
+# A row is mutable, because a list function stores the current element in the row before it evaluates its lambda's body.
 Row = dict[str, Any]
 Scalar = Callable[[Row], Any]
 

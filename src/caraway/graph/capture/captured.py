@@ -13,12 +13,12 @@ import numpy as np
 
 from caraway.graph.capture.code_text import code_text
 
-# The most characters in which a captured value is spelled out. `caraway describe` shows these texts to people, so a
+# A captured value is spelled out in at most this many characters. `caraway describe` shows these texts to people, so a
 # longer value, such as a table of a million rates, is shown as its type and a hash.
 LONGEST_TEXT = 200
 
-# A `Dataset` object carries the helpers and constants of the class body that it was made from in this attribute, so
-# that they are pickled with the functions that use them.
+# A `Dataset` object stores the helpers and constants of its class body in this attribute, so that they are pickled with
+# the functions that use them.
 MEMBERS_ATTRIBUTE = "__caraway_members__"
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), date, datetime, time, timedelta, Decimal, Enum)
@@ -140,8 +140,8 @@ def _used(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         try:
             yield name, cell.cell_contents
         except ValueError:
-            # The variable has no value yet, and reading its cell raises `ValueError`: a function that refers to itself
-            # is captured while it is being defined.
+            # Reading the cell of a variable without a value raises `ValueError`. An example is a function that refers
+            # to itself and is captured while it is being defined.
             continue
     for name in dict.fromkeys(names_in(function.__code__)):
         if name in function.__globals__ and not name.startswith("__"):

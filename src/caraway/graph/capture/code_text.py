@@ -56,8 +56,8 @@ def _lambda_text(code: types.CodeType) -> str:
     places = [place for place in _places(code) if place[0] >= code.co_firstlineno]
     if not text or not places:
         return ""
-    # A lambda that spans all instructions of the code is either the code's own or one around it. The code's own is the
-    # innermost of them, which begins last.
+    # Several lambdas may span all instructions of the code: the lambda that was compiled to it, and the lambdas around
+    # that one. The wanted lambda is the innermost, which begins last.
     around = [node for node in lambdas(text) if _spans(node, min(places), max(places))]
     if not around:
         return ""
@@ -68,7 +68,7 @@ def _lambda_text(code: types.CodeType) -> str:
 def _places(code: types.CodeType) -> Iterator[Place]:
     """Yield the position of each instruction, by line and by byte in the line, beginning and end."""
     for line, end_line, column, end_column in code.co_positions():
-        # Instructions that Python adds on its own, such as RESUME, have no columns or end at column 0. They are
+        # Instructions that Python adds on its own, such as RESUME, have no columns or end at column 0, so they are
         # skipped.
         if line is not None and end_line is not None and column is not None and end_column:
             yield (line, column)

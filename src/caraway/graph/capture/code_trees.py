@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-# The most source files whose syntax trees, lambdas and classes are cached. Definitions are made file by file, so only a
-# few files are in use at a time: one file, and those that it is importing.
+# At most this many source files have their syntax trees, lambdas and classes cached. Definitions are made file by file,
+# so only a few files are in use at a time: one file, and the files that it is importing.
 KEPT_FILES = 8
 
 

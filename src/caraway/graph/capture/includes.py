@@ -7,7 +7,8 @@ from caraway.errors import DefinitionTypeError
 
 INCLUDES_ATTRIBUTE = "__caraway_includes__"
 
-# The type of a function, or of the object that a decorator between `@includes` and the function made from it.
+# The type of the decorated object: a function, or the object that another decorator below `@includes` made from the
+# function.
 F = TypeVar("F")
 
 

@@ -18,7 +18,8 @@ from caraway.graph.capture.includes import included
 from caraway.graph.functions import PythonFunction
 from caraway.graph.runtime import FeaturesetHandle, ShippedExtractor
 
-# The folders of installed packages. Functions from other folders are the user's own code, and are pickled with it.
+# The folders of installed packages. Functions from other folders are the user's own code, so their code is pickled with
+# the functions that use them.
 _INSTALLED = tuple(Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
 
 
@@ -128,8 +129,8 @@ def _bare(member: Any) -> Any:
         member.__code__, member.__globals__, member.__name__, member.__defaults__, member.__closure__
     )
     copy.__kwdefaults__ = member.__kwdefaults__
-    # cloudpickle pickles a function by reference if it can be imported by its qualified name. This name can't be found
-    # in any module, so the function is pickled by value, with its code.
+    # cloudpickle pickles a function by reference if it can be imported by its qualified name. The name set here can't
+    # be found in any module, so the function is pickled by value, with its code.
     copy.__qualname__ = f"{member.__qualname__}.<shipped>"
     return copy
 

@@ -18,12 +18,13 @@ from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 
 SECOND_US = 1_000_000
 DAY_S = 86_400
-# The greatest share of its time that a thread may be busy. A busier one makes rows that come at the same time wait too
-# long for their turn.
+# A thread may be busy for at most this share of its time. With a busier thread, rows that arrive at the same time wait
+# too long for their turn.
 BUSY = 0.7
-#: The numbers of shards for which `Capacity.shards` says how great the rates may be.
+#: `Capacity.shards` says for each of these numbers of shards how great the rates may be.
 SHARDS = (1, 2, 4, 8, 16, 32, 64)
-# If twice as many shards take less than this many times the rates, further shards are hardly of use (`Shards.bends`).
+# If doubling the shards multiplies the possible rates by less than this, further shards are hardly of use
+# (`Shards.bends`).
 BEND = 1.5
 
 
@@ -226,8 +227,8 @@ def _rates(plan: GraphPlan, load: Load) -> dict[str, float]:
         if ingest.dataset.name not in rates:
             name = ingest.dataset.name
             raise InvalidInputError(f"dataset {name} has a source, so its rate must be given: --rate {name}=1000")
-    # A plan has the jobs in the order of the definitions, so a job may precede the one that computes its input. Each
-    # pass takes those jobs whose inputs all have a rate by then.
+    # A plan has the jobs in the order of the definitions, so a job may precede the job that computes its input. Each
+    # pass takes the jobs whose inputs all have a rate by then.
     left = list(plan.jobs)
     while left:
         ready = [job for job in left if all(topic.dataset in rates for topic in job.inputs)]

@@ -7,8 +7,8 @@ from caraway.expr import nodes as n
 from caraway.expr.inference import infer_nullable, operand_type
 from caraway.expr.references import walk
 
-# Nodes of these classes can't fail, except for the operators in `_PARTIAL`. Some other nodes can't fail either. Their
-# check is needless, but does no harm.
+# Nodes of these classes can't fail, except for the operators in `_PARTIAL`. Some nodes of other classes can't fail
+# either; treating them as nodes that can is needless, but does no harm.
 _TOTAL = (n.Ref, n.Literal, n.Unary, n.Binary, n.IsNull, n.FillNull, n.When, n.StringCall)
 # If both operands are ints, these operators return null for a divisor of zero. In a column that isn't optional, null
 # counts as a failure.

@@ -30,10 +30,10 @@ _HASH, _GENERATION = rf"\.[0-9a-f]{{{NAME_DIGITS}}}", rf"(?:\.[0-9]{{1,{NAME_DIG
 DEFINITION = re.compile(rf"([^.]+{_HASH}){_GENERATION}$")
 # The whole name of any topic of the platform, which no source may read and no sink may write.
 _OWN_TOPIC = re.compile(rf"caraway\..*|.*{_HASH}{_GENERATION}")
-# The most names of topics for which `definition_of` caches its result: far more than a deployment has.
+# `definition_of` caches its result for at most this many names of topics, far more than a deployment has.
 KEPT_DEFINITIONS = 10_000
-# The number of hexadecimal digits that the hash of a dataset's expectations has in a `check_id`, the name under which
-# the rows are counted.
+# A `check_id` (see `CheckPlan`), the key under which counts of checked rows are stored, has this many hexadecimal
+# digits of a hash of the dataset's expectations.
 CHECK_DIGITS = 16
 
 
@@ -269,5 +269,6 @@ def _sink_on(plan: SinkPlan, branch: str) -> SinkPlan:
 def _name_of_branch(branch: str) -> str:
     """Return the name of a branch with letters, digits and underscores only; two branches never get the same one."""
     safe = re.sub(r"[^A-Za-z0-9]", "_", branch)
-    # A name that isn't only letters and digits gets a hash of itself, since others might become the same text.
+    # A branch name with other characters than letters and digits gets a hash of itself as a suffix, since the replaced
+    # characters might make it equal to another name.
     return safe if safe == branch else f"{safe}_{hashlib.sha256(branch.encode()).hexdigest()[:BRANCH_DIGITS]}"

@@ -30,11 +30,11 @@ from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 
-# The number of hexadecimal digits of the hash of a pruned tree, which a job's id has behind the hash of its dataset.
+# The id of a job whose operator tree was pruned ends with this many hexadecimal digits of a hash of the pruned tree.
 # Few are enough, since they only distinguish how different releases prune the same tree.
 PRUNED_DIGITS = 6
-# The most characters of a dataset's name in the name of its topic. Kafka allows 249 characters of [a-zA-Z0-9._-]; the
-# prefix and the hash take about 25.
+# A dataset's name is cut to this many characters in the name of its topic. Kafka allows 249 characters of
+# [a-zA-Z0-9._-]; the prefix and the hash take about 25.
 MAX_DATASET_NAME = 200
 
 
@@ -251,8 +251,8 @@ def _output(
         used = dict.fromkeys(a.of for a in operator.aggregates if a.of is not None and a.of != before.timestamp)
         types = {name: before.columns[name] for name in (*operator.keys, *used)}
         if operator.along is not None:
-            # With `along`, the time of a record is the value of that column. The dataset's timestamp becomes one of the
-            # record's columns, and orders rows with the same time.
+            # With `along`, the time of a record is the value of the column that `along` names. The dataset's timestamp
+            # becomes one of the record's columns, and orders rows with the same time.
             types[before.timestamp] = DATETIME
         return model.TopicKind.AGGREGATE_INPUTS, _record_schema(spec, operator.keys, types)
     return (model.TopicKind.VERSIONS if spec.keys else model.TopicKind.EVENTS), _row_schema(spec)

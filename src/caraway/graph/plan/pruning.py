@@ -70,8 +70,9 @@ def _giving(operator: ops.Operator, wanted: frozenset[str], specs: Specs) -> ops
             along = () if operator.along is None else (operator.along,)
             needed = frozenset((*operator.keys, *read, *along))
             if schema_of(operator.of, specs).keys:
-                # Behind a keyed input a step keeps each version as state, until the next version retracts that
-                # version's aggregate inputs. So the input is narrowed to exactly the needed columns.
+                # If the input has keys, a step stores each version of an input row as state, until the next version
+                # retracts the aggregate inputs that were made from it. So the input is narrowed to exactly the needed
+                # columns.
                 return replace(operator, of=_narrowed(operator.of, needed, specs))
             return replace(operator, of=_giving(operator.of, needed, specs))
 

@@ -10,8 +10,8 @@ from caraway.graph.operators import Aggregate, Changelog, Dedup, First, Input, J
 from caraway.graph.plan.model import JobPlan
 from caraway.graph.trees import parents
 
-# The most tasks of a step that keeps rows, unless topics have more partitions. Each task takes a thread and a part of
-# the state, and makes the job's pause at a checkpoint longer.
+# A step that stores rows has at most this many tasks, unless topics have more partitions. Each task takes a thread and
+# a part of the state, and makes the job's pause at a checkpoint longer.
 MOST_TASKS = 4
 
 
@@ -67,8 +67,8 @@ def shuffles(operator: Operator, job: JobPlan) -> int:
     before = sum(shuffles(parent, job) for parent in parents(operator))
     match operator:
         case Join():
-            # A keyed left side has a shuffle by its key first, where its versions are kept, and a second one by the
-            # join key.
+            # A left side with keys is shuffled twice: first by its key, since its versions are stored by key, and then
+            # by the join key.
             return before + (2 if is_keyed(operator.left, job) else 1)
         case Dedup() | First() | Changelog():
             return before + 1

@@ -7,7 +7,7 @@ from caraway.graph.plan.model import JobPlan
 from caraway.graph.plan.slots import is_keyed
 from caraway.graph.windows import print_window
 
-# The most characters of an expression that are shown; a longer one is cut, since the text is an overview.
+# An expression is shown with at most this many characters; a longer one is cut, since the text is an overview.
 SHOWN_CHARACTERS = 100
 
 

@@ -67,7 +67,7 @@ def _check_taken(aggregate: AggregateSpec, found: t.DataType, takes: Takes) -> N
 def _check_dropnull(aggregate: AggregateSpec, found: t.DataType) -> None:
     if aggregate.dropnull and not t.is_optional(found):
         # A TypeError for FirstK and a ValueError for all other functions are part of the API that Caraway implements,
-        # so both are kept although the mistake is the same.
+        # so the classes differ although the mistake is the same.
         first = aggregate.function is AggregateFunction.FIRST_K
         raise (DefinitionTypeError if first else DefinitionError)(
             f"aggregate: {_spell(aggregate)}: dropnull=True, but column {aggregate.of} is {t.type_name(found)}, which "

@@ -18,7 +18,8 @@ class Schema:
     values: Mapping[str, DataType]
     timestamp: str
     #: True after an aggregate whose values depend on the time of the read: one that has ExpDecaySum, or continuous
-    #: windows without emit="final". They are computed when they are read, so no operator can follow it in the pipeline.
+    #: windows without emit="final". Such values are computed by each read, so no operator can follow the aggregate in a
+    #: pipeline.
     terminal: bool = field(default=False, compare=False)
 
     @cached_property

@@ -70,8 +70,8 @@ def _type_of(node: Node, before: Schema, where: str) -> DataType | None:
 def _(operator: ops.AssignFunction, before: Schema) -> Schema:
     _require_assignable(operator.column, before)
     if operator.traced is not None:
-        # The expression is an equivalent of the user's Python function. Its type may be optional although the column's
-        # isn't: at a row where its value is null the step then fails, as it does if the function returns None.
+        # The expression is equivalent to the user's Python function. Its type may be optional even if the column's type
+        # isn't. The step then fails at a row where the expression is null, as it does if the function returns None.
         _require_traced(f"assign: column {operator.column}", operator.traced, optional(operator.dtype), before)
     return _with_values(before, {operator.column: operator.dtype})
 

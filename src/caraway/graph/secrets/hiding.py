@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.systems import Secretish, SecretRef
 
-# The fewest characters of a value that is hidden. A shorter one would hide parts of other words, and keeps no secret.
+# Values with fewer characters than this aren't hidden: hiding them would hide parts of other words, and so short a text
+# keeps no secret.
 LEAST = 4
 HIDDEN = "(secret)"
 

@@ -20,16 +20,16 @@ from caraway.graph.systems import Secretish, SecretRef
 from caraway.process.settings.settings import SecretsSettings
 
 GROUP = "caraway.process.secrets"
-# The most bytes of a file that a reference `file:/path` names. A larger file is surely no secret, and is refused.
+# A file that a reference `file:/path` names may have at most this many bytes. A larger file is surely no secret.
 MAX_FILE_BYTES = 1 << 20
 # Folders whose files no reference may read, even if the operator lists them: these files show the state of processes
 # and of the system, such as the environment variables of this process.
 ALWAYS_CLOSED = (Path("/proc"), Path("/sys"))
 UNLISTED = SecretsSettings()
 
-# Returns the secret of a reference (its scheme included). The second argument is the AWS role to assume, if the
-# reference names one. It may block, and raises UnknownEntityError if there is no such secret, and UnavailableError if
-# the store of the secret doesn't answer.
+# A function that returns the secret of a reference, which is given with its scheme. The second argument is the AWS role
+# to assume, if the reference names one. The function may block. Its errors are UnknownEntityError if there is no such
+# secret, and UnavailableError if the store of the secret doesn't answer.
 Lookup = Callable[[str, str | None], str]
 
 

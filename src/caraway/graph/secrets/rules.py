@@ -5,8 +5,8 @@ import re
 from caraway.errors import InvalidInputError
 
 NAME = re.compile(r"[A-Za-z0-9_.\-]{1,200}")
-# The most characters of a secret's value. Certificates with their chains have some 10,000, so a longer text is hardly a
-# secret, and is refused.
+# A secret's value may have at most this many characters. Certificates with their chains have some 10,000, so a longer
+# text is hardly a secret.
 MAX_VALUE = 65_536
 
 

@@ -20,7 +20,8 @@ from caraway.expr import nodes as n
 from caraway.expr.references import walk
 
 INT64_END = 2**63
-# The most nodes of an expression that replaces a function. A function with a larger expression is called as it is.
+# An expression replaces a function only if it has at most this many nodes. A function with a larger expression is
+# called.
 MAX_NODES = 300
 # The types of constants that a function may take from its surroundings. The type of a constant must be exactly one of
 # them, not a subclass.
@@ -113,8 +114,8 @@ class Silent:
     """A stand-in on which no operation can be recorded: each gives up, whatever Python asks of the object."""
 
     __slots__ = ("_recording",)
-    # With None here, numpy doesn't compute an operator between its numbers and a stand-in itself. So Python calls the
-    # stand-in's operator, which gives up.
+    # With None here, numpy leaves an operator between one of its numbers and a stand-in to Python. Python then calls
+    # the stand-in's own operator, which gives up.
     __array_ufunc__ = None
 
     def __init__(self, recording: Recording) -> None:

@@ -29,8 +29,9 @@ def datasets_are_sound(scope: CheckedGraph) -> None:
         for field in dataset.fields:
             if field.erase_key and field.timestamp:
                 raise CommitError(f"dataset {dataset.name}: its timestamp {field.name} can't be an erase key")
-            # Rows that are erased by a field that is no key would come back, because the pipeline computes them again.
-            # The personal data in them come from a source; erasing the rows there removes all that is computed of them.
+            # If rows of a computed dataset were erased by a field that is no key, they would come back, because the
+            # pipeline computes them again. The personal data come from a source, and erasing the rows of the source
+            # also removes all that is computed from them.
             if field.erase_key and not field.key and dataset.pipelines:
                 raise CommitError(
                     f"dataset {dataset.name}: erase key {field.name} is no key, and a pipeline computes the dataset; "

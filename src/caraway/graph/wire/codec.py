@@ -26,8 +26,8 @@ class Nodes(list[Any]):
     levels = 0
 
 
-# In a tree the second argument resolves references between nodes: it is an `Add` for encoding and the `Nodes` so far
-# for decoding. Outside of a tree it isn't used.
+# The second argument resolves references between the nodes of a tree: an `Add` for encoding, and for decoding the
+# `Nodes` that were decoded so far. Outside of a tree the argument isn't used.
 Encode = Callable[[Value, Any], Argument]
 Decode = Callable[[Content, Any], Value]
 

@@ -48,8 +48,9 @@ _CASES: dict[type, str] = {
 }
 # Endings of class names that the names of the cases in a oneof lack: the case of SessionWindow is `session`.
 _SUFFIXES = ("Type", "Window", "Extractor", "Connector", "Format")
-# Unions, by the name of their message, that some fields of specs admit only in part: the window of an aggregate, for
-# example, is never a session. The codec is made for the whole union, and refuses the other members.
+# Unions, by the name of their message, of which some fields of specs admit only a part: the window of an aggregate, for
+# example, is never a session. The codec is made for the whole union, and refuses the members that a field doesn't
+# admit.
 WHOLE: dict[str, Any] = {"DataType": DataType, "Window": Window}
 
 # Base classes that stand for all of their subclasses, as a union of them would.
@@ -73,7 +74,8 @@ NOUNS = {
     "Computed": "a computation",
     "Extractor": "an extractor",
 }
-# Messages of errors when a field has a member of its union that it doesn't admit, by the name of the member's case.
+# The error messages for a member of a union that the field doesn't admit, by the name of the member's case in the
+# oneof.
 MISPLACED = {
     "session": "a damaged pipeline: a session window is that of a groupby, never of one aggregate",
     "continuous": "a damaged pipeline: a continuous window is that of an aggregate, never of a group",
@@ -98,6 +100,6 @@ def cases(member: type, fields: list[str]) -> Iterator[str]:
     if len(fields) == 1:
         yield f"{name}_{fields[0]}"
     if member in NODE_TYPES:
-        # In a union of nodes and other classes (a computation is an expression or a function), one case is for all
-        # kinds of nodes: it has the message of a whole expression.
+        # All kinds of nodes share one case in a union of nodes and other classes, such as that of a computation, which
+        # is an expression or a function. The case has the message of a whole expression.
         yield "expr"

@@ -14,7 +14,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.messages import to_message
 from caraway.graph.wire.structure import codec_of
 
-# The value of `CommitRequest.format`. Bytes that have no such value are no commit of Caraway's client, and are refused.
+# The value of `CommitRequest.format`. A request without this value doesn't come from Caraway's client, and is refused.
 COMMIT_FORMAT = "caraway.v1"
 
 

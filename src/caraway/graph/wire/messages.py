@@ -13,7 +13,7 @@ from caraway.graph.wire.structure import codec_of
 
 M = TypeVar("M", bound=Message)
 
-# The messages that can be encoded and decoded by themselves here, and the types of their specs.
+# The messages that this module can encode and decode as a whole, with the types of their specs.
 _TYPES: dict[type[Message], Any] = {
     graph_pb2.Graph: Graph,
     graph_pb2.Dataset: DatasetSpec,

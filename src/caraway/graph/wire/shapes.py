@@ -12,10 +12,11 @@ from caraway.graph.systems import SYSTEMS, WEBHOOK, CSVFormat, RegisteredSystem,
 from caraway.graph.wire.codec import Argument, Choice, Codec, Content, Nodes, Value
 from caraway.graph.wire.constants import decode_constant, encode_constant
 
-# The descriptor of a message; Any, because protobuf's annotations say of each of its parts that it may be None.
+# The descriptor of a message. The type is Any, because protobuf's annotations declare that each part of a descriptor
+# may be None.
 Message: TypeAlias = Any
-# The most nodes of a tree and the most levels. Definitions have some dozens of each; the code that walks trees calls
-# itself several times for each level, and Python limits the depth of calls.
+# A tree has at most this many nodes and this many levels. Definitions have some dozens of each. Levels are limited
+# because the code that walks trees calls itself several times for each level, and Python limits the depth of calls.
 MAX_NODES, MAX_LEVELS = 10_000, 200
 # A function that returns the codec of a type (an annotation such as `Node | None`) for a message.
 CodecOf = Callable[[Any, Any], Codec]

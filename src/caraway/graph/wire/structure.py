@@ -38,8 +38,8 @@ from caraway.graph.wire.shapes import Message
 
 # An annotation, such as `Node | None`.
 Hint: TypeAlias = Any
-# The descriptors of a field and of a oneof. They are Any because protobuf's annotations say of each of their parts that
-# it may be None.
+# The descriptors of a field and of a oneof. The types are Any, because protobuf's annotations declare that each part of
+# a descriptor may be None.
 Field: TypeAlias = Any
 Oneof: TypeAlias = Any
 

@@ -64,8 +64,8 @@ class AggregateHistory:
             for spec in plan.aggregates
             if is_computable(plan, spec)
             and (not reads_values(spec) or spec.of in loaded)
-            # If inputs leave windows in another order than they entered them, those in a window aren't adjacent rows,
-            # so their least and greatest values can't be looked up as those of an interval.
+            # Inputs may leave windows in another order than they entered them. Then the inputs in a window aren't
+            # adjacent rows, so their least and greatest values can't be looked up as those of an interval of rows.
             and not (found.overlap and spec.function in EXTREMES)
         )
 
@@ -165,7 +165,7 @@ def _with_ends(frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
     A changelog writes an input with an identity, and its end as a delete with the same identity but for the last byte
     (`caraway.dataplane.index.records.locations`).
     """
-    # Polars has no slices of bytes, so identities are compared as text.
+    # Polars 1.30, the oldest version that is supported, has no slices of bytes. So identities are compared as text.
     based = frame.with_columns(pl.col(ORDER).bin.encode("hex").str.head(-2).alias(_BASE))
     is_end = pl.col(OP) == DELETE
     end = pl.max_horizontal(TIME, INGESTED) if known else pl.col(TIME)

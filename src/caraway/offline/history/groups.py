@@ -22,8 +22,8 @@ from caraway.graph.plan.model import Column
 
 Ints = npt.NDArray[np.int64]
 
-# Types whose values are equal in polars exactly if they are equal as keys. Others, such as structs, are compared by
-# their encoded bytes.
+# Values of these types are equal in polars exactly if they are equal as keys. Values of other types, such as structs,
+# are compared by their encoded bytes.
 _PLAIN = (IntType, FloatType, BoolType, StringType, BytesType, DateType, DatetimeType)
 _NUMBER = "record group"
 _ENCODED = "record key"

@@ -20,7 +20,7 @@ from caraway.offline.kernel.timeline import Timeline
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# The end of an aggregate input that doesn't end.
+# The end time of an aggregate input that never ends.
 NEVER = np.iinfo(np.int64).max
 
 
@@ -186,7 +186,7 @@ def lives(enters: Ints, times: Ints, ends: Ints | None, length_us: int | None) -
     if length_us is not None:
         # This sum can't overflow: times are bounded by those that the index can hold, far from the ends of 64 bits.
         leaves = np.minimum(leaves, times + (length_us + WINDOW_REST_US))
-    # An input that is seen only after it has left is in no window.
+    # An input may become known only after the time at which it leaves its windows. Such an input is in no window.
     entered = np.flatnonzero(enters < leaves)
     left = entered[leaves[entered] < NEVER]
     weights = np.ones(len(entered) + len(left), np.int64)

@@ -17,10 +17,11 @@ from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import polars_type
 from caraway.graph.plan.model import IndexPlan, TopicPlan
 
-# The columns beside those of the rows. Fields of datasets have no space in their names, so these names are free.
+# The names of the columns that are added to those of the rows. Names of a dataset's fields contain no space, so no
+# field has one of these names.
 TIME, OP, INGESTED = "record time", "record op", "record ingested"
 ORDER = "record order"
-# The end of an aggregate input, in microseconds.
+# The column with the time at which an aggregate input ends, in microseconds.
 END = "record end"
 REV = "record rev"
 INT64_BITS = 63

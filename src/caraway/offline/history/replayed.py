@@ -92,8 +92,9 @@ class KnownIndex:
         """Read rows, each as it was known at its time; see `caraway.compute.query.model.Reader.read`."""
         times = np.full(len(keys), at_us, np.int64) if isinstance(at_us, int) else np.asarray(at_us, np.int64)
         order = np.argsort(times, kind="stable")
-        # The number of records that had been ingested at the time of each read, and for windows that close by the clock
-        # the clock time. Reads that differ in neither see the same state of the index.
+        # `reached` is the number of records that had been ingested by the time of each read, and `clock` the time up to
+        # which windows that close by the clock are closed. Reads with equal values of both see the same state of the
+        # index.
         reached = np.searchsorted(self._ingested, times[order], side="right")
         clock = np.minimum(times[order], self._now_us) if self._plan.by_clock else np.zeros(len(order), np.int64)
         starts = np.flatnonzero(np.diff(reached, prepend=-1) | np.diff(clock, prepend=clock[:1])).tolist()

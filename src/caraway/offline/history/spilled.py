@@ -58,8 +58,8 @@ class _Settling:
         self._pieces = pieces
         names = dict.fromkeys([*(key.name for key in plan.schema.keys), *wanted])
         if plan.along:
-            # `held` compares the end of an input with its begin, which is this column if another one gives the record's
-            # time.
+            # `held` compares the end of an input with its begin. If `along` is set, another column gives the record's
+            # time, and the begin is in the timestamp column.
             names |= {plan.schema.timestamp: None}
         self._names = [*names, TIME, OP, INGESTED, ORDER]
         self._folder = spill.folder / "identities"
@@ -74,8 +74,8 @@ class _Settling:
         numbers = count()
         for frame in self._named():
             if REV not in frame.columns:
-                # Records without this column have no identities but their positions, so no other frame has a revision
-                # of one of them.
+                # Records without this column are identified by their positions alone, so no other frame contains a
+                # revision of one of them.
                 yield self._settled(frame)
                 continue
             for bucket, some in _parted(frame, self._buckets):
@@ -171,7 +171,8 @@ class SpilledVersions(Versions):
             empty = self._nothing(wanted)
             return [empty[name].extend_constant(None, len(groups)) for name in wanted], found
         held = pl.concat(pieces)
-        # The pieces are in the order of blocks; the rows that are asked for may be in another one.
+        # The pieces come in the order of blocks, which may differ from the order of the rows that are asked for. So
+        # `place` maps each of these rows to its place in `held`.
         place = np.empty(len(rows), np.int64)
         place[np.concatenate(order)] = np.arange(len(rows))
         places = np.zeros(len(groups), np.int64)
@@ -197,7 +198,8 @@ def _holding(kept: Sequence[str]) -> Callable[[pl.DataFrame], pl.DataFrame]:
         order = frame.select(pl.arg_sort_by(GROUP, TIME, ORDER)).to_series().to_numpy()
         latest = np.empty(frame.height, np.int64)
         latest[order] = np.arange(frame.height)
-        # Places grow from group to group, so the greatest place up to a row is always that of a row of the same group.
+        # The running maximum never carries over from one group to the next, since all places of a group are greater
+        # than those of the groups before it.
         rows = order[np.maximum.accumulate(latest)]
         before = len(last)
         last[:] = [frame[int(rows[-1])]]

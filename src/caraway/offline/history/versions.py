@@ -42,7 +42,7 @@ class Versions(ABC):
     def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> Rows:
         """Return columns of the versions that hold at times, by the numbers of keys, in stored form."""
         columns, found = self.read_series(names, groups, at_us)
-        # A name that isn't in `types` is the timestamp's, the only column beside those of the row.
+        # The timestamp is the only column that isn't in `types`, so a name that is missing there is the timestamp's.
         types = [self.types.get(name, DATETIME) for name in names]
         return [from_polars(series, dtype) for series, dtype in zip(columns, types, strict=True)], found.tolist()
 
@@ -60,8 +60,8 @@ class VersionHistory(Versions):
         super().__init__(plan, frame.columns, complete=not (known and records.revised))
         self._numbers = self.groups.add(frame)
         self._timeline = Timeline(self._numbers, frame[TIME].to_numpy(), self.groups.count, frame[ORDER])
-        # For each place of the timeline: the row that holds at times for which the row at this place is the last one
-        # seen.
+        # For each place of the timeline, the row whose version is current while the row at this place is the last one
+        # seen. The two differ only if records are seen late.
         self._rows = self._timeline.places
         if known:
             self._see_late(np.maximum(frame[TIME].to_numpy(), frame[INGESTED].to_numpy()))
@@ -73,7 +73,8 @@ class VersionHistory(Versions):
         latest = np.empty(len(seen_us), np.int64)
         latest[self._rows] = np.arange(len(seen_us))
         seen = Timeline(self._numbers, seen_us, self.groups.count)
-        # Places grow from group to group, so the greatest place up to a row is always that of a row of the same group.
+        # The running maximum never carries over from one group to the next, since all places of a group are greater
+        # than those of the groups before it.
         self._rows = self._rows[np.maximum.accumulate(latest[seen.places])]
         self._timeline = seen
 

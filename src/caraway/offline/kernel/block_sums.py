@@ -135,7 +135,7 @@ class BlockExtremes:
         self._greatest = greatest
         self._dtype = dtype
         self._pick = np.maximum if greatest else np.minimum
-        # One value for each block stands for the blocks that an interval has as a whole.
+        # The extreme value of each block. For a block that lies wholly in an interval, this value is enough.
         whole = [self._pick.reduce(values(number)) for number in range(len(blocks))]
         self._whole = Extremes(np.array(whole, dtype), greatest=greatest)
 
@@ -150,7 +150,8 @@ class BlockExtremes:
         begins = np.searchsorted(starts, first, side="right") - 1
         ends = np.searchsorted(starts, last - 1, side="right") - 1
         part = self._whole.between(begins + 1, ends)
-        # Each interval has a part of the block where it begins, and one of that where it ends, which may be the same.
+        # The blocks at the two ends of an interval lie in it only in part, so the values of their rows are needed. Both
+        # ends may be in one block.
         for numbers in (begins, ends):
             at = np.maximum(first, starts[numbers])
             for number, places, local in self._blocks.by_block(at):

@@ -20,17 +20,19 @@ from caraway.offline.kernel.timeline import Timeline
 Ints = npt.NDArray[np.int64]
 _T = TypeVar("_T")
 
-# The columns by which rows are sorted. Fields of datasets have no space in their names, so these names are free.
+# The columns by which rows are sorted. Names of a dataset's fields contain no space, so no field has one of these
+# names.
 GROUP, AT = "row group", "row at"
-# Runs are merged some blocks at a time, since reading a part of a run takes a millisecond, however small it is.
+# About this many blocks are merged at a time. Reading a part of a run takes a millisecond, however small the part is,
+# so fewer and larger parts save time.
 PIECE_BLOCKS = 4
-# The rows of a batch in the file of a run. A batch is read as a whole, so reading a part of a run also takes the rest
-# of its first and of its last batch.
+# The number of rows of a batch in the file of a run. A batch is read as a whole, so the rest of the first and of the
+# last batch of a part is read with it.
 BATCH_ROWS = 8_192
-# A run is known by a sample of its rows, with this number of them for each block. The more there are, the less the
-# sizes of what is merged at a time differ.
+# Samples of each run, this many for each block of rows, tell where to divide the runs for merging. More samples make
+# the divisions more equal in size.
 _SAMPLES = 64
-# The bytes of a timeline for each row.
+# Bytes of memory that a timeline takes for each row.
 TIMELINE_BYTES = 16
 
 
@@ -67,7 +69,7 @@ class BlockCache:
         made = compute()
         self._held[key] = made, size(made)
         self._bytes += size(made)
-        # The newest stays, however large it is.
+        # The newest result stays in the cache, even if it is larger than the limit by itself.
         while self._bytes > self._limit and len(self._held) > 1:
             _, (_, freed) = self._held.popitem(last=False)
             self._bytes -= freed
@@ -115,7 +117,8 @@ class Blocks:
         for number, places in _parted(numbers):
             timeline = self._timeline(number)
             first = int(self._groups[number])
-            # Groups without a row in the block are before all of its rows, or behind them.
+            # A group before the block's own comes before all of its rows, and a group after them behind all of its
+            # rows. The timeline has no such groups, so they are mapped to its first and last one.
             asked = np.clip(groups[places] - first, 0, len(timeline.begins) - 2)
             before = groups[places] < first
             found[places] = self.starts[number] + np.where(before, 0, timeline.up_to(asked, times[places]))
@@ -226,7 +229,7 @@ def _merged(runs: Sequence[Path], firsts: pl.DataFrame, count: int, order: Seque
     for run in runs:
         keys = pl.read_ipc(run, columns=[GROUP, AT])
         timeline = Timeline(keys[GROUP].to_numpy(), keys[AT].to_numpy(), count)
-        # A piece begins with the first row that isn't before the sampled one.
+        # A piece begins with the first row whose group and time aren't before those of the sampled row.
         cuts.append([*timeline.up_to(groups, times - 1).tolist(), keys.height])
     for number in range(len(groups)):
         some = [

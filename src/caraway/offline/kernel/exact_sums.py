@@ -31,8 +31,8 @@ _WITHOUT_SIGN = (1 << 63) - 1
 # A float is its fraction, as an integer, times 2**(exponent - _BIAS).
 _BIAS = 1075
 PIECE_ROWS = 1 << 15
-# A limb of a row is below 2**36, also that of a square, which has several parts. So limbs of up to 2**26 rows can be
-# added up in 64 bits.
+# Each row adds less than 2**36 to a limb, also if several parts of a square add to it. So limbs of up to 2**26 rows can
+# be added up in 64 bits.
 MAX_ROWS = 1 << 26
 # If the values of a column are further apart than this, most limbs of most rows would be zero, and the integers are
 # added up one by one instead.
@@ -41,7 +41,7 @@ MAX_BITS = 512
 
 # The sums of all prefixes of a column of integers: limbs as rows of a matrix, or integers of any size.
 Prefixes = Ints | Objects
-# The names of prefix sums that aren't counts of special floats.
+# The names of prefix sums. Only those of infinities and NaN have other names, which are attributes of `Moments`.
 TOTALS, SQUARES, COUNTS = "totals", "squares", "counts"
 
 
@@ -88,8 +88,8 @@ class ExactSums:
             if squares:
                 self._squares = _of_integers([w * number * number for w, number in zip(counted, integers, strict=True)])
             return
-        # Limbs that are always zero are kept if the sums are to be added to those of other columns (`shifts`), so that
-        # all of them have the same limbs.
+        # With `shifts`, the sums are to be added to those of other columns. Then limbs that are always zero are stored,
+        # too, so that all columns have the same limbs.
         every, spread = shifts is not None, greatest - least
         self._totals = _limbs_of(values, least, spread, square=False, weights=weights, every=every)
         if squares:
@@ -244,14 +244,15 @@ def _shifts(values: Floats | Ints) -> tuple[int, int]:
 def _parts(values: Floats | Ints, least: int) -> tuple[Unsigned, Ints, Flags]:
     """Return numbers as `magnitude * 2**(shift + least)`, and which are negative."""
     if values.dtype.kind != "f":
-        # The magnitude of the least int is 2**63, which only unsigned ints have.
+        # The magnitude of the least int is 2**63, which fits only into an unsigned int.
         negative = values < 0
         wrapped = values.view(np.uint64)
         return np.where(negative, ~wrapped + np.uint64(1), wrapped), np.zeros(len(values), np.int64), negative
     signed = values.view(np.int64)
     bits = signed & _WITHOUT_SIGN
     exponent = bits >> FRACTION_BITS
-    # A float is a fraction of 52 bits with a one before it, unless its exponent is the least one.
+    # The integer of a float is its fraction of 52 bits with a one in front. Floats with the least exponent, 0, lack
+    # that one.
     fraction = (bits & _FRACTION) | ((exponent != 0).astype(np.int64) << FRACTION_BITS)
     shift = np.where(bits != 0, np.maximum(exponent, 1) - (_BIAS + least), 0)
     return fraction.view(np.uint64), shift, signed < 0

@@ -16,14 +16,15 @@ BITS = np.uint64(LIMB_BITS)
 LIMB = np.uint64((1 << LIMB_BITS) - 1)
 # A divisor has to leave room for 32 bits of the dividend in a number of 63 bits.
 MAX_DIVISOR = 1 << 31
-# The number of further limbs below with which a quotient by up to `MAX_DIVISOR` has more than 64 bits.
+# A number gets this many zero limbs below it before it is divided. A quotient by up to `MAX_DIVISOR` then has more than
+# 64 bits.
 _MORE_LIMBS = 3
 _TWO_64 = 2.0**64
-# A float times this number and back loses half of its bits, so that squares of both halves are exact.
+# By this factor a float is split into two halves of its bits, whose products are exact floats.
 _SPLITTER = 2.0**27 + 1.0
 # The greatest relative error of a root from the highest 64 bits, with a margin.
 _ROOT_ERROR = 2.0**-62
-# Floats below 2**-1022 have fewer bits, so a number would be rounded a second time there.
+# Floats below 2**-1022 have fewer bits, so scaling a rounded number to one of them would round it a second time.
 _LEAST_EXPONENT = -1022
 
 
@@ -32,7 +33,7 @@ def magnitudes(sums: Ints) -> tuple[Unsigned, Flags]:
     limbs = np.zeros((len(sums) + 2, sums.shape[1]), np.int64)
     carry = np.zeros(sums.shape[1], np.int64)
     for number, row in enumerate(sums):
-        # The limb is divided before the carry is added, since their sum might not fit.
+        # The limb is split before the carry is added, since the sum of limb and carry might not fit into 64 bits.
         low = (row & int(LIMB)) + carry
         limbs[number] = low & int(LIMB)
         carry = (row >> LIMB_BITS) + (low >> LIMB_BITS)
@@ -93,7 +94,8 @@ def rounded(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]
         The floats, and which of them are right. Those below 2**-1022 aren't, and integers that have fewer than 64 bits
         aren't if there is `more`.
     """
-    # A bit that stands for all bits below decides a tie, and nothing else: `top` has eleven bits more than a float.
+    # The last bit of `top` stands for all bits below it. Only a tie depends on that bit, since `top` has eleven bits
+    # more than a float.
     top, powers = leading(limbs, more)
     powers += exponent
     found = _scaled(top.astype(np.float64), powers)
@@ -110,17 +112,18 @@ def rooted(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]:
     """
     top, powers = leading(limbs, more)
     powers += exponent
-    # The power is made even, so that the root of this power of two is one, too. The highest bits become a float and the
-    # rest that it lacks, both exact.
+    # The power of two is made even, so that its root is a power of two, too. `high` is the highest bits as the nearest
+    # float, and `low` is what it lacks; both are exact.
     odd = powers & 1
     high = top.astype(np.float64)
-    # The float may be 2**64, which no integer of 64 bits is; the difference is right modulo 2**64.
+    # `high` may be 2**64, which doesn't fit into 64 bits. Then 0 is subtracted in its place, and the difference is
+    # still right modulo 2**64.
     low = (top - np.where(high < _TWO_64, high, 0.0).astype(np.uint64)).view(np.int64).astype(np.float64)
     scale = np.where(odd == 1, 2.0, 1.0)
     high, low, powers = high * scale, low * scale, powers - odd
     root = np.sqrt(high)
     safe = np.where(root > 0, root, 1.0)
-    # The square of the root as a float and what that lacks.
+    # `square` is the square of the root, rounded to a float. The exact square is `square` plus `lack`.
     square = root * root
     upper = root * _SPLITTER
     upper -= upper - root

@@ -6,7 +6,7 @@ import polars as pl
 
 Ints = npt.NDArray[np.int64]
 
-# With fewer pairs than this, sorting them first takes longer than it saves.
+# Look-ups are sorted first if there are at least this many. For fewer, sorting takes longer than it saves.
 MANY = 1_000
 INT64_BITS = 63
 
@@ -23,8 +23,8 @@ class Timeline:
             count: How many groups there are; they are numbered from 0 on.
             order: The order of rows of one group and time; none if it isn't given.
         """
-        # Group and time become one number of 64 bits, by which rows are sorted and found. It has the time itself, or
-        # the time's place among all times if the numbers were too great otherwise.
+        # A row's group and time become one number of 64 bits, by which rows are sorted and found. The number contains
+        # the time itself, or the time's rank among all times if the numbers would be too great otherwise.
         self._first = int(times.min()) if len(times) else 0
         self._span = (int(times.max()) if len(times) else 0) - self._first + 1
         self._known: Ints | None = None
@@ -48,8 +48,8 @@ class Timeline:
         asked = groups * self._span + self._offsets(times, ends=True)
         if len(asked) < MANY or bool(np.all(asked[1:] >= asked[:-1])):
             return np.searchsorted(self._joint, asked, side="right").astype(np.int64, copy=False)
-        # In this order, numbers that are looked up one after the other are close together in memory, so the search
-        # takes a tenth of the time.
+        # In sorted order, two numbers that are looked up one after the other are close together in memory, so the
+        # search takes a tenth of the time.
         order = pl.Series(asked).arg_sort().to_numpy()
         found = np.empty(len(asked), np.int64)
         found[order] = np.searchsorted(self._joint, asked[order], side="right")

@@ -29,16 +29,19 @@ from caraway.state.watched import LEASE, watcher
 LOG = structlog.get_logger(__name__)
 
 WATCHES: tuple[Kind, ...] = (*(resolve_name(watch.kind) for watch in SERVED_WATCHES), QUALITY)
-# The lease of the process. If it isn't renewed in this time, the process has died, and another one goes on.
+# How long the lease of the process lasts. If the process doesn't renew the lease in this time, another process may take
+# over.
 LASTING = timedelta(seconds=15)
 RENEW_SECONDS = 3.0
-# A watch can always look at things later, so all that answers requests goes first.
+# The priority of the process is low, since a watch can always look at things later. Processes that answer requests go
+# first.
 NICENESS = 15
-# The time without work after which the process ends, since it takes some 200 MB. The server starts one for new work.
+# Seconds without work after which the process ends, since it takes some 200 MB of memory. For new work, the server
+# starts another process.
 IDLE_SECONDS = 300.0
 LOOK_SECONDS = 5.0
-# The time that a pass has to end when the process stops. After it, the next process makes the pass again, since this
-# one has recorded nothing.
+# When the process stops, a pass has this many seconds to end. A pass that takes longer has recorded nothing, so the
+# next process makes it again.
 STOP_SECONDS = 5.0
 
 
@@ -54,7 +57,8 @@ def _run(settings: Settings) -> int:
     lease = HeldLease(
         Lease(engine=database, name=LEASE, owner=watcher(settings.data_dir)), LASTING, renew_s=RENEW_SECONDS
     )
-    # A process that was started anew takes the lease of its predecessor at once, since its server runs one at a time.
+    # With `succeeds`, a new process takes over the lease of its predecessor at once. The predecessor has ended, since a
+    # server runs one such process at a time.
     if not lease.keep(succeeds=True):
         return LATER
     stopping = threading.Event()
@@ -82,8 +86,9 @@ def _watch(watches: Sequence[Watching], stopping: threading.Event) -> None:
         if all(time.monotonic() > watching.worked_at + IDLE_SECONDS for watching in watches):
             stopping.set()
 
-    # This thread calls `wait` once, without a timeout, and another one looks for idleness. The handler of a signal runs
-    # in this thread and sets the event: if it came while a call held the event's lock, it would wait for ever.
+    # This thread calls `wait` once, without a timeout, and another thread looks for idleness. The handler of a signal
+    # runs in this thread and sets the event: if it interrupted a call that holds the event's lock, it would wait for
+    # ever.
     looking = Recurring("idle", end_if_idle, LOOK_SECONDS)
     for thread in (*watches, looking):
         thread.start()

@@ -17,7 +17,7 @@ from caraway.state.skew import SkewStore
 from caraway.state.watched import WatchedStore
 
 S = TypeVar("S", bound=WatchedStore)
-# The values of the labels that name a column, and a distance of it.
+# The values of the metric labels that name a column, and a distance that was found for the column.
 LabelledDistance = tuple[tuple[str, str, str], Found]
 
 

@@ -12,8 +12,8 @@ from caraway.errors import UnavailableError
 from caraway.process.recurring import Recurring
 from caraway.process.settings.settings import Settings
 
-# The most that a watch works which makes passes, as a share of the time: after a pass of a second it rests for at least
-# nine.
+# The largest share of its time for which a watch works, unless it makes no pauses: after a pass of one second, the
+# watch rests for at least nine.
 SHARE = 0.1
 RETRY_SECONDS = (2.0, 60.0)
 
@@ -82,8 +82,8 @@ class Watching(Recurring):
         except UnavailableError:
             raise
         except Exception:
-            # The error may have left half of a change in the watch's memory. All that counts is in Postgres, so the
-            # watch is closed here, and opened anew by the next pass.
+            # The error may have left an incomplete change in the watch's memory. All state that matters is in Postgres,
+            # so the watch is closed here, and the next pass opens it anew.
             self._close()
             raise
         finally:

@@ -13,8 +13,8 @@ from caraway.errors import InvalidInputError
 
 S3, GOOGLE, AZURE, LOCAL = ("s3",), ("gs", "gcs"), ("abfs", "abfss"), ("file",)
 SCHEMES = (*S3, *GOOGLE, *AZURE, *LOCAL)
-# The parameters that an address may have. Arrow knows others, which change to which server or with which rights an
-# address leads, so they are refused.
+# The parameters that an address may have. Arrow knows further parameters, which change the server or the rights with
+# which it is accessed, so they are refused.
 _REGION, _ENDPOINT, _PROTOCOL = "region", "endpoint_override", "scheme"
 _AZURE_HOSTS = ".core.windows.net"
 MAX_SHOWN = 200
@@ -87,8 +87,8 @@ class AllowedPlaces:
             raise InvalidInputError(f"{shown}: {address.query[:MAX_SHOWN]!r} are no parameters") from None
         endpoint = parameters.get(_ENDPOINT)
         if endpoint is None and address.scheme in AZURE and not (address.hostname or "").endswith(_AZURE_HOSTS):
-            # For Arrow, such an address is a container of the account that the server itself uses. So it must be among
-            # the endpoints that the settings allow.
+            # Arrow reads the host of such an address as a container of the account that the server itself uses. So this
+            # host must be among the endpoints that the settings allow.
             endpoint = (address.netloc.rpartition("@")[2]).lower()
         if endpoint is not None and endpoint not in self.endpoints:
             raise InvalidInputError(

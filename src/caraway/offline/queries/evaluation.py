@@ -28,9 +28,10 @@ from caraway.expr.polars.values import from_polars
 from caraway.offline.columns import SeriesBatch
 from caraway.offline.queries.inputs import InputPart
 
-# A failing row is evaluated alone in the end, so its error says "row 0", in whose place its number in the query comes.
+# A failing row is evaluated alone in the end, so its error says "row 0". The row's number in the query takes the place
+# of the 0.
 _ROW = re.compile(r"\brow 0\b")
-# The most rows of a part for which `_own_events` looks whether lookups see the event of the row itself.
+# At most this many rows of a part are sampled to see whether lookups find the event of the row itself (`_own_events`).
 SAMPLED = 100
 # Types whose columns are the same in polars and in Arrow.
 _PLAIN = (IntType, FloatType, BoolType, StringType, DatetimeType)
@@ -94,7 +95,7 @@ def _own_events(plan: CompiledPlan, part: InputPart, found: Evaluated) -> float:
     if not names or not rows:
         return 0.0
     times = [found.times[row] or 0 for row in rows]
-    # Each row is asked for twice in one evaluation, since every evaluation reads files.
+    # The time of each row and the microsecond before it are evaluated in one call, since every call reads files.
     data = {name: [values[row] for row in rows] * 2 for name, values in part.inputs.items()}
     try:
         columns = plan.evaluate(data, [*times, *(time_us - 1 for time_us in times)]).columns
@@ -108,7 +109,7 @@ def _own_events(plan: CompiledPlan, part: InputPart, found: Evaluated) -> float:
 
 
 def _differ(one: object, other: object) -> bool:
-    # NaN differs from itself, so two of them would count as different values.
+    # A NaN differs from itself in Python, but two NaNs are the same answer.
     return one != other and (one == one or other == other)  # noqa: PLR0124
 
 

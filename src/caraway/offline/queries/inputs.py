@@ -23,7 +23,7 @@ from caraway.offline.queries.model import JSON_INPUT, OfflineRequest, Place, Sto
 
 _US = pa.timestamp("us", "UTC")
 _TEXT = pa.string()
-# The microseconds of the units of Arrow that are longer.
+# Arrow's units of time that are longer than a microsecond, in microseconds.
 _UNITS_US = {"s": 1_000_000, "ms": 1_000}
 FORMATS = ("parquet", "csv", "json", "delta")
 
@@ -195,7 +195,7 @@ class _FileRows:
     def __init__(self, place: Place, request: OfflineRequest, files: Files) -> None:
         self._place = place
         self._request = request
-        # The column of each input. Two inputs may be read from one column, so they are kept by input.
+        # The column of each input, by the input's name, since two inputs may be read from one column.
         self._columns = {name: place.columns.get(name, name) for name in request.inputs}
         with self._translated():
             self._dataset = self._opened(files)
@@ -271,7 +271,8 @@ def _is_data(file: Any) -> bool:
 def _stream(content: bytes) -> pa.Table:
     try:
         table = pa.ipc.open_stream(content).read_all()
-        # Lengths and offsets that don't fit their buffers would show other memory of this process in the results.
+        # Without this check, lengths and offsets that don't fit their buffers would show other memory of this process
+        # in the results.
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInputError(f"the rows are no Arrow IPC stream: {error}") from error
@@ -306,8 +307,8 @@ def _times(instants: pa.ChunkedArray) -> list[int | None] | None:
         times = instants.cast(_US, safe=False).cast(pa.int64())
         unit_us = 1
     else:
-        # Arrow's cast to microseconds would silently give another time if this one is far away. So the bounds are
-        # checked before the multiplication below.
+        # For a time that is far away, Arrow's cast to microseconds would silently return another time. So the bounds
+        # are checked before the multiplication below.
         times = instants.cast(pa.int64())
     first, last = pc.min_max(times).values()
     if first.is_valid and (first.as_py() * unit_us < MIN_US or last.as_py() * unit_us > MAX_US):
@@ -334,7 +335,7 @@ def _values(column: pa.ChunkedArray) -> list[object]:
     try:
         values: list[object] = column.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError, LookupError, TypeError):
-        # PyArrow raises these for instants and days beyond the years of Python's, and for unknown time zones.
+        # PyArrow raises these for instants and days outside of the years 1 to 9999, and for unknown time zones.
         return [_value(value) for value in column]
     return values
 

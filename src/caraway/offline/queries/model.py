@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 # The folder of offline queries in the object store.
 FOLDER = "offline"
-# The name by which a query's rows are kept in its folder, if they came with the request.
+# The names of the objects in a query's folder that store its rows, if the rows came with the request.
 JSON_INPUT, ARROW_INPUT = "input.json", "input.arrow"
 MANIFEST = "manifest.json"
 

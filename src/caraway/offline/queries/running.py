@@ -22,14 +22,14 @@ LOG = structlog.get_logger(__name__)
 
 Evaluate = Callable[[InputPart, int, Callable[[], bool]], Evaluated | None]
 
-# The rows of a part. A part that calls users' functions has fewer, since a failure of a function concerns all rows that
-# are given to it together, which are then computed anew in halves.
+# The number of rows of a part. A part that calls users' functions has fewer rows: if a function fails, all rows of the
+# call fail together, and are computed again in halves.
 PART_ROWS, PART_ROWS_OF_FUNCTIONS = 100_000, 5_000
-# On Spark all records are divided anew for each part, so these parts are larger.
+# On Spark, all records are divided anew for each part, so the parts are larger there.
 PART_ROWS_ON_SPARK = 1_000_000
 # Seconds between two looks whether a query was cancelled while a part is computed.
 LOOK_SECONDS = 1.0
-# The number of times that a query is begun without writing a part; then it fails.
+# A query fails after this many attempts without a new part.
 ATTEMPTS = 3
 
 
@@ -142,12 +142,12 @@ def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], Qu
     queries.attempt(query.id)
     try:
         if run() is None:
-            # The process was asked to end, as at each restart of a server, which is no failure of the query.
+            # The process was asked to end, as at each restart of a server. That doesn't count as an attempt.
             queries.attempt(query.id, -1)
     except InvalidInputError as error:
         queries.end(query.id, QueryStatus.FAILED, str(error))
     except UnavailableError as error:
-        # Nor is it a failure of the query, however long the database or the broker is away.
+        # An outage of the database or the broker doesn't count as an attempt either, however long it lasts.
         LOG.warning("an offline query waits", query=query.id, reason=str(error))
         queries.attempt(query.id, -1)
         queries.note(query.id, str(error))

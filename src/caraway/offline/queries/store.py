@@ -14,9 +14,9 @@ from caraway.state.database import Store
 from caraway.state.tables import leases, offline_queries
 
 NOW = sa.func.clock_timestamp()
-# The most queries that are listed.
+# At most this many queries are listed.
 MAX_LISTED = 100
-# The beginning of the names of the leases of queries that run.
+# The prefix of the names of the leases of running queries.
 LEASES = "offline/"
 
 

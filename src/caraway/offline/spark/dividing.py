@@ -15,7 +15,7 @@ from caraway.offline.spark.pieces import RECORDS, Piece, divided, divisions_of
 from caraway.offline.spark.work import DividedDataset
 from caraway.process.scratch import ScratchFolder
 
-# The bytes of a dataset's records in one division that a task holds in memory. If there are more, it sorts them on the
+# A task holds at most this many bytes of a dataset's records of one division in memory. More records are sorted on the
 # disk.
 RECORDS_BYTES = 64 << 20
 # A run of sorted records may take a half of this memory, a block of them an eighth.
@@ -90,8 +90,8 @@ class DividedTopic:
         if self._folder is None:
             return Memory(self._rows, BlockSizes())
         width = max(self._bytes // max(self._rows, 1), 1)
-        # With these sizes, a run while it is sorted, and a block with its sums, take about as much memory as the
-        # records may (`_limit`).
+        # With these sizes, sorting a run takes about as much memory as the records may take (`_limit`), and so does a
+        # block with its sums.
         run_rows, block_rows = (max(self._limit // part // width, 1) for part in (RUNS, BLOCKS))
         return Memory(0, BlockSizes(run_rows, block_rows, self._limit))
 

@@ -18,13 +18,13 @@ from caraway.offline.history.groups import key_parts
 
 Ints = npt.NDArray[np.int64]
 
-# The kinds of pieces, in the order in which a task needs those of a division.
+# The kinds of pieces. A task needs the records of a division before its rows, so their number is smaller.
 RECORDS, ROWS = 0, 1
 SCHEMA = "division int, kind int, topic string, content binary"
 _ARROW = pa.schema([("division", pa.int32()), ("kind", pa.int32()), ("topic", pa.string()), ("content", pa.binary())])
-# The most rows of a piece.
+# A piece has at most this many rows.
 PIECE_ROWS = 50_000
-# Hashes of keys must be the same in all tasks of a query.
+# The seed of hashes of keys is fixed, since the hashes must be the same in all tasks of a query.
 _SEED = 20_260_101
 _DIVISION = "piece division"
 

@@ -12,7 +12,7 @@ from caraway.errors import ExtractorError, InvalidInputError
 from caraway.expr.polars.values import polars_type
 from caraway.offline.columns import SeriesBatch, SeriesColumns
 
-# The columns beside those of features, whose names have no space.
+# The columns beside those of features. Names of features contain no space, so no feature has one of these names.
 NUMBER, TIME, ERROR = "row number", "row time", "row error"
 _ROW = re.compile(r"\brow 0\b")
 

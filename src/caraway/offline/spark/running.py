@@ -31,13 +31,14 @@ from caraway.offline.spark.stages import stages_of
 from caraway.offline.spark.tasks import begin_rows, divide_records, gather_revisions, run_stage
 from caraway.offline.spark.work import DividedDataset, RecordsTask, Work, columns_read, is_divisible, ordered_keys
 
-# The memory that the records of a division take, about, however many a dataset has.
+# The records of a division take at most about this much memory. A larger dataset is divided into more divisions.
 DIVISION_BYTES = 128 << 20
-# The rows of a piece. Those of a piece that calls users' functions are fewer, since a failing row makes the others of
-# its piece be computed again.
+# The number of rows of a piece that calls users' functions; others have `PIECE_ROWS`. Such pieces are smaller, since a
+# failing row makes the other rows of its piece be computed again.
 PIECE_ROWS_OF_FUNCTIONS = 2_500
 LOOK_SECONDS = 0.5
-# A failing row is evaluated alone in the end, so its error says "row 0", in whose place its number in the query comes.
+# A failing row is evaluated alone in the end, so its error says "row 0". The row's number in the query takes the place
+# of the 0.
 _ROW = re.compile(r"\brow 0\b")
 _RAISED = re.compile(r"^caraway\.errors\.(\w+): (.*)", re.MULTILINE)
 

@@ -66,7 +66,7 @@ def offline_session(settings: Settings, scratch: Path) -> Iterator[SparkSession]
     try:
         yield session
     finally:
-        # The JVM may have gone away, which raises errors of several kinds.
+        # If the JVM has died, ending the session raises errors of several kinds.
         with suppress(Exception):
             session.stop()
             process.stdin.close()  # type: ignore[union-attr]

@@ -55,7 +55,7 @@ def stages_of(
         left = [
             step
             for number, step in enumerate(steps)
-            # Only lookups can be left of the steps that could run, since the loop above has taken all others.
+            # The loop above has put all other steps that are ready into this stage, so only lookups can be left.
             if number not in done and needs[number] <= done and isinstance(step, LookupStep)
         ]
         if not left:

@@ -135,7 +135,8 @@ class Evaluator:
         alive = frame[ERROR].is_null()
         for column in columns:
             alive &= column.is_not_null()
-        # Rows that failed, or have no key, find no record in any division. They are spread by their numbers.
+        # Rows that failed or have no key find no record in any division, so they are spread over the divisions by their
+        # numbers.
         found = frame[NUMBER].to_numpy() % self.work.divisions
         asked = [column.filter(alive) for column in columns]
         found[alive.to_numpy()] = divisions_of(keys, asked, self.work.divisions)

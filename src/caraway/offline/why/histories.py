@@ -31,8 +31,8 @@ from caraway.offline.why.sources import SourceRecords
 
 Ints = npt.NDArray[np.int64]
 
-# The most records on which an explained value may depend; beyond that, the explanation is refused. To explain the
-# value, all of the records are aggregated again, and each takes some 100 bytes and a microsecond or two.
+# A value is explained only if it depends on at most this many records. For the explanation, all of these records are
+# aggregated again, and each takes some 100 bytes and a microsecond or two.
 MAX_RECORDS = 5_000_000
 
 

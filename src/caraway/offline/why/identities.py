@@ -12,8 +12,9 @@ from caraway.graph import operators as ops
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec
 
-# A changelog puts a byte for the kind of change and the version's time in front of the identity; so does the begin of a
-# version on the left side of a join of tables. An explode puts the number of the element behind it.
+# The numbers of bytes that operators add to an identity. A changelog, and a version on the left side of a join of
+# tables, put a byte for the kind of change and the version's time (8 bytes) in front of it. An explode puts the number
+# of the element behind it.
 _FLAG_AND_TIME, _ELEMENT = 9, 4
 _BEGIN = b"\x01"
 

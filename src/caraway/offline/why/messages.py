@@ -19,7 +19,8 @@ from caraway.expr.polars.values import from_polars, polars_type
 from caraway.graph.plan.model import RecordSchema
 from caraway.offline.why.sources import Found, Messages, Place
 
-# The time for the records of a topic. The records that aren't read by then come from the archive, without marks.
+# The seconds for reading a topic's records from the broker. Records that aren't read by then come from the archive,
+# without marks.
 SECONDS = 10.0
 POLL_SECONDS = 1.0
 

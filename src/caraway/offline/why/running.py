@@ -22,7 +22,7 @@ from caraway.offline.why.histories import TopicHistories
 from caraway.offline.why.known import KnownRecords
 from caraway.offline.why.sources import Messages, SourceRecords
 
-# The explanation in the folder of its query.
+# The name of the object with the explanation, in the query's folder of the object store.
 NAME = "why.json"
 MIB = 1 << 20
 
@@ -53,7 +53,8 @@ def write_explanation(
     inputs = msgspec.json.decode(objects.read(f"{folder_of(query.id)}/{JSON_INPUT}"))
     check_memory(context, memory_mb)
     with context.reader() as reader:
-        # `explanation` calls users' functions by itself. Their processes are started here, if the plan needs any.
+        # `explanation` calls users' functions, but doesn't start their processes. `compiled` starts them if the plan
+        # needs any.
         context.compiled(reader)
     found = explanation(context, query, asked, inputs, messages)
     objects.write(f"{folder_of(query.id)}/{NAME}", msgspec.json.encode(found))

@@ -3,8 +3,8 @@
 import signal
 from collections.abc import Callable
 
-# The exit code of a process that leaves its work undone without having failed: another process does the work, or it is
-# tried again later.
+# The exit code of a process that leaves its work undone without having failed: another process does the work, or the
+# work is tried again later.
 LATER = 75
 
 

@@ -33,11 +33,11 @@ from caraway.process.children.process import tied
 from caraway.process.confinement.process import adopt_fork_server, shared_fork_server
 from caraway.process.private_files import opener
 
-# The longest request to a fork server, in bytes. It is one message, with the whole environment of the program.
+# The longest request to a fork server, in bytes. A request is one message, with the whole environment of the program.
 MOST_BYTES = 1024 * 1024
 # The time without a request after which a fork server ends, since it takes some 200 MB.
 IDLE_SECONDS = 300.0
-# Linux cuts longer names of processes.
+# The most bytes of a process's name; Linux cuts longer ones.
 MOST_NAME_BYTES = 15
 
 
@@ -80,8 +80,8 @@ class Forked:
                     try:
                         self.returncode = self._number()
                     except (EOFError, OSError):
-                        # The fork server has ended before it could send the exit code. Then the kernel ends its forks
-                        # with SIGTERM (`die_with_parent`).
+                        # The fork server has ended without sending the exit code. In that case the kernel ends its
+                        # forks with SIGTERM (`die_with_parent`), so this signal is reported.
                         self.returncode = -signal.SIGTERM
         return self.returncode
 
@@ -99,8 +99,8 @@ class Forked:
         """Read a number from the fork server, which sends each with the end of a line."""
         text = b""
         while not text.endswith(b"\n"):
-            # Byte by byte, because the next number may be there already: the exit code of a process that has ended at
-            # once.
+            # The number is read byte by byte, because the next one may have arrived already: the exit code of a process
+            # that has ended at once.
             part = self._channel.recv(1)
             if not part:
                 raise EOFError("the fork server has ended")
@@ -156,8 +156,8 @@ class ForkServer:
             try:
                 return self._fork(message, output)
             except (OSError, EOFError):
-                # The fork server has ended, because it was idle or was killed, maybe with this request unread. The next
-                # attempt starts another one.
+                # The fork server has ended: it was idle, or was killed, maybe before it read this request. The next
+                # attempt starts another fork server.
                 self._forget()
             try:
                 return self._fork(message, output)
@@ -199,7 +199,7 @@ class ForkServer:
 
     def _forget(self) -> None:
         if self._channel is not None:
-            # The fork server ends when this end of the socket is closed, since nobody can ask it any more.
+            # The fork server ends when this end of the socket is closed, since nobody can send it requests any more.
             self._channel.close()
         if self._process is not None:
             self._process.wait()
@@ -222,8 +222,8 @@ def serve(descriptor: int, idle_seconds: float, functions: str, programs: Sequen
         adopt_fork_server(target, (int(control), int(held)))
     for program in programs:
         importlib.import_module(f"{program}.__main__")
-    # Python's garbage collector doesn't visit frozen objects, so a fork's collections don't write to the pages that it
-    # shares with the others, which would copy them.
+    # Python's garbage collector doesn't visit frozen objects. Otherwise the collections of a fork would write to the
+    # memory pages that it shares with the other forks, and the kernel would copy these pages.
     gc.collect()
     gc.freeze()
     channel = socket.socket(fileno=descriptor)
@@ -256,7 +256,8 @@ def serve(descriptor: int, idle_seconds: float, functions: str, programs: Sequen
                 parent = os.getpid()
                 child = os.fork()
                 if child == 0:
-                    # Nothing of the fork server's may stay open: its ends of other children's sockets, for example.
+                    # The fork must not keep any socket of the fork server open, for example the fork server's ends of
+                    # other forks' sockets.
                     for one in (channel, woken, wake, *children.values()):
                         os.close(one.detach())
                     os.close(answers)
@@ -273,8 +274,7 @@ def _report(children: dict[int, socket.socket]) -> None:
         child, status = os.waitpid(-1, os.WNOHANG)
         if child == 0:
             return
-        # The process that asked for this fork may have ended. Then nobody wants the exit code, and the error is
-        # ignored.
+        # If the process that asked for this fork has ended, nobody needs the exit code, so the error is ignored.
         with children.pop(child) as channel, suppress(OSError):
             channel.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
@@ -298,8 +298,8 @@ def _become(request: dict[str, Any], output: Sequence[int], parent: int) -> None
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [request["program"], *request["arguments"]]
-    # `serve` has imported the module only so that all forks share what it imports. It is forgotten here, because
-    # `runpy` warns if the module that it is to run is imported already.
+    # `serve` has imported the module so that all forks share what the module imports. The module itself is removed
+    # here, because `runpy` warns if the module that it runs is imported already.
     sys.modules.pop(f"{request['program']}.__main__", None)
     runpy.run_module(request["program"], run_name="__main__", alter_sys=True)
     sys.exit(0)

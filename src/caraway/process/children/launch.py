@@ -81,10 +81,10 @@ def main(arguments: list[str]) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.user:
         become(chosen.user, see_all=chosen.see_all)
-    # Linux clears the signal that a process gets at its parent's death when the process changes its user. So this call
-    # comes after that change.
+    # If a process changes its user, Linux clears the setting that the process gets a signal at its parent's death. So
+    # this call comes after `become`.
     die_with_parent(chosen.parent, chosen.signal)
-    # Files that the parts write are readable by their user alone.
+    # With this mask, only the user of the program can read the files that it creates.
     os.umask(0o077)
     os.execvp(chosen.command[0], chosen.command)  # noqa: S606 (no shell is the point)
 

@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-# From this size on, a log is moved to another file and begins anew. The size is enough for days of warnings; with the
-# former files, the logs of a stack can't take more than 400 MB of a disk.
+# A log of this size is moved to another file and begins anew. The size is enough for days of warnings. With `KEPT`
+# former files of each log, the logs of a stack's five parts take at most some 400 MiB.
 LIMIT_BYTES = 16 * 1024 * 1024
-# The number of former files that are kept of each log: some starts back, the reason of a failure is still there.
+# The number of former files of each log. With these, the reason of a failure is still there after a few more starts.
 KEPT = 4
 
 

@@ -12,7 +12,7 @@ from caraway.process.children.progress import ProgressTimeout, signs_of
 from caraway.process.private_files import make_folder, opener
 
 LAUNCHER = Path(__file__).with_name("launch.py")
-# The interval at which a program that runs to its end is looked at.
+# Seconds between two looks of `run_to_end` at its program: whether it has ended, and whether it makes progress.
 LOOK_SECONDS = 0.1
 
 
@@ -91,7 +91,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a process, if it lives, and what it has left behind in its group, such as the JVM of a killed Python."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    # `killpg` finds no group if the process doesn't lead one, so the process is also killed by itself.
+    # `killpg` finds no group if the process doesn't lead one. So the process is also killed by its own number.
     process.kill()
     process.wait()
     if process.stdin is not None:

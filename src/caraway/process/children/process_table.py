@@ -78,7 +78,7 @@ def processor_seconds(pid: int) -> float:
     total = 0.0
     for process in family:
         with contextlib.suppress(psutil.Error):
-            # These times include those of children that have ended, such as the connections of a Postgres.
+            # The first four times include those of children that have ended, such as the connections of a Postgres.
             total += sum(process.cpu_times()[:4])
     return total
 

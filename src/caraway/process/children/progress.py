@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# No start is waited for longer, so that a process which works in a circle is ended, too. A broker with thousands of
-# topics starts within some minutes even if it gets a tenth of a processor.
+# The supervisor waits no longer than this for a start, so that a process that loops forever is ended, too. A broker
+# with thousands of topics starts within some minutes even if it gets a tenth of a processor.
 LONGEST_START_SECONDS: Final = 1800.0
 
-# A process makes progress if it uses this part of one processor, or writes to its log. The timers of an idle JVM take a
-# hundredth of a processor; a process that competes with thirty others for one processor still gets this part.
+# A process makes progress if it uses this share of one processor, or writes to its log. The timers of an idle JVM take
+# a hundredth of a processor. A process that competes with thirty others for one processor still gets 0.03.
 BUSY_SHARE: Final = 0.03
 
 # The most seconds between two looks at a process. A look reads the system's table of processes, which takes some
 # milliseconds.
 LOOK_SECONDS: Final = 1.0
-# The least number of looks within the time after which a process without progress is given up.
+# A process is looked at no fewer times than this before it is given up because it makes no progress.
 LOOKS: Final = 10
 
 
@@ -105,8 +105,8 @@ class ProgressTimeout:
             self._last = signs
             return True
         if used < 0:
-            # The processor time is a sum over the process and its descendants. It falls when a descendant ends and no
-            # parent takes over its time; further use is then counted from the lower sum.
+            # The processor time is a sum over the process and its descendants. The sum falls when a descendant ends and
+            # no parent takes over its time. Further use is then counted from the lower sum.
             self._last = signs
         return False
 

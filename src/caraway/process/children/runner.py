@@ -15,26 +15,26 @@ from caraway.process.children.process import kill_group, start, stop
 from caraway.process.children.progress import ProgressTimeout, signs_of
 from caraway.process.private_files import opener
 
-# The pauses between two health checks while a part starts, and afterwards.
+# Seconds between two health checks: the least pause while a part starts, and the pause once it is ready.
 STARTING_SECONDS = 0.1
 RUNNING_SECONDS = 2.0
-# A start that takes long is checked less often, so that the checks cost little: the pause is this part of the time that
-# the start has taken, within the two bounds above. So the checks delay a start by at most this part.
+# A long start is checked less often, so that the checks cost little: the pause is this share of the time that the start
+# has taken, within the two bounds above. So the checks delay a start by at most this share.
 PAUSE_SHARE = 0.05
 
-# The failed health checks in a row after which a part is shown as unresponsive; it isn't restarted for that. On a
-# machine under load a check may fail once or twice without anything being wrong.
+# After this many failed health checks in a row a part is shown as unresponsive, but it isn't restarted. On a machine
+# under load a check may fail once or twice without anything being wrong.
 TOLERATED_FAILURES = 3
 
-# Pauses before a part is started again, in seconds, by how often its process has died in a row; the last one repeats
-# for ever.
+# Seconds before a part is started again, by the number of deaths of its process in a row. The last pause repeats for
+# ever.
 BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
-# The life of a part after which it counts as recovered: its next death counts as the first in a row.
+# A part that has lived longer than this counts as recovered: its next death is the first one in a row.
 LONG_LIFE_SECONDS = 60.0
 
-# The deaths in a row after which a part is shown as failed, with the end of its log. It is still started again after
-# each pause.
+# After this many deaths in a row a part is shown as failed, with the end of its log. The part is still started again
+# after each pause.
 REPEATED_DEATHS = 3
 
 
@@ -122,8 +122,8 @@ class Runner:
         if reason is None:
             self._change(state=PartState.STOPPING, message="")
             in_time = stop(process, self.part.stop_signal, self.part.stop_seconds)
-            # A process that was just started may not have installed its handler of the signal yet. The signal then
-            # kills it, and its code is the negative number of the signal, which counts as a good end like 0.
+            # A process that was just started may not have installed its signal handler yet. Then the signal kills it,
+            # and its exit code is the signal's negative number. That counts as a good end, like 0.
             self.ended_well = in_time and process.returncode in {0, -self.part.stop_signal}
         else:
             kill_group(process)
@@ -153,8 +153,8 @@ class Runner:
                 if not ready or self.status.state is not PartState.RUNNING:
                     ready = True
                     self._change(state=PartState.RUNNING, message="", ready_at=self.status.ready_at or time.time())
-                    # Parts that need this one start as soon as this is true. It is set after the change is reported, so
-                    # that reports come in the order of the starts.
+                    # Parts that come after this one start as soon as `has_been_ready` is true. So it is set after the
+                    # change is reported, and the reports come in the order of the starts.
                     self.has_been_ready = True
                 self._rotate()
             elif not ready:

@@ -14,9 +14,9 @@ from struct import Struct
 
 # The header of a message: its length in bytes.
 HEAD = Struct("!Q")
-# The most bytes that are read at once; a message of a few rows takes one read.
+# Each read asks for at least this many bytes; a message of a few rows takes one read.
 PIECE = 1 << 16
-# The most bytes of a long message that are read at once; the system hands over some hundred kB.
+# The most bytes of a long message that one read asks for. The system hands over some hundred kB at a time.
 LARGE = 1 << 20
 # The largest message that the platform accepts. A query has at most some 100,000 rows, and a batch of a pipeline
 # 10,000, so a process that sends more than this is filling the platform's memory.

@@ -15,18 +15,19 @@ from caraway.process.allocator import share_arenas
 from caraway.process.confinement import landlock, places, seccomp, system
 from caraway.process.confinement.policy import Confinement, Report
 
-# The largest file that a function may write, in its scratch folder or as its output, so that endless writing stops.
+# The largest file in bytes that a function may write, in its scratch folder or as its output. The limit stops a
+# function that writes without end.
 FILE_BYTES = 256 << 20
 # The most files that a process may have open.
 OPEN_FILES = 1024
-# Linux limits the threads and processes of a user id as a whole (RLIMIT_NPROC). This is the number that a process may
-# start beyond those that its user has when it is confined: libraries start a thread for each processor, and some have
-# several such pools.
+# The number of threads and processes that a confined process may start. Linux limits those of a user id as a whole
+# (RLIMIT_NPROC), so this number is added to those that its user has already. Libraries start a thread for each
+# processor, and some have several such pools.
 THREADS = 512
-# The highest score (oom_score_adj): when memory runs out, the kernel kills such a process first.
+# The highest oom_score_adj: when memory runs out, the kernel kills a process with this score first.
 OOM_FIRST = "1000"
-# Virtual address space (RLIMIT_AS) that a process may have beyond the limit of its memory, in bytes: libraries and
-# files that it maps take addresses, but no memory of its own.
+# Bytes of virtual address space (RLIMIT_AS) that a process may have beyond its limit of memory. Libraries and files
+# that the process maps take addresses, but no memory of its own.
 MAPPED_BYTES = 1 << 30
 
 
@@ -40,7 +41,7 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
         parent: The process that started this one. This process ends when its parent does.
     """
     os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
-    # The fork server has used `tempfile`, which remembers the folder that it found then.
+    # `tempfile` remembers the folder that it found in the fork server, so it is set here to the scratch folder.
     tempfile.tempdir = str(scratch)
     os.chdir(scratch)
     # File descriptor 0 is /dev/null by now, but the fork has copied the `sys.stdin` object of the fork server with its
@@ -67,8 +68,8 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
     for part in (_network, _files, _user):
         for good, text in part(policy, scratch):
             (in_force if good else missing).append(text)
-    # This call comes after `_user`, since a change of user clears this setting, and before the filter of calls, which
-    # refuses it.
+    # `_end_with` comes after `_user`, since a change of user clears its setting, and before `_calls`, whose filter
+    # refuses to change the setting.
     _end_with(parent)
     for good, text in _calls(policy):
         (in_force if good else missing).append(text)
@@ -117,8 +118,8 @@ def _files(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
 
 
 def _user(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
-    # Only root may take capabilities from the set that bounds those of later programs; `no_new_privs` bounds them for
-    # other users. The sets of this process are emptied below.
+    # The bounding set limits the capabilities of programs that are executed later. Only root may remove capabilities
+    # from it; for other users `no_new_privs` limits them. The capabilities of this process itself are removed below.
     for capability in range(64):
         with suppress(OSError):
             system.prctl(system.PR_CAPBSET_DROP, capability)
@@ -198,8 +199,8 @@ def _limit_memory(memory_mb: int) -> None:
     status = Path("/proc/self/status")
     if not status.exists():
         return
-    # Arrow's own allocator maps 1 GiB at its first use. Linux counts that as data memory of the process, so the
-    # function would have less. With the system's allocator only the memory that is used counts.
+    # Arrow's own allocator maps 1 GiB at its first use. Linux counts that as data memory of the process, so less would
+    # be left for the function. With the system's allocator only the memory that is used counts.
     pa.set_memory_pool(pa.system_memory_pool())
     # Otherwise glibc could give each thread an arena of its own. Each takes 64 MiB of addresses, which are limited
     # below.

@@ -29,35 +29,37 @@ from caraway.process.confinement import system
 
 LOG = structlog.get_logger(__name__)
 
-# Returns why an address and a port may not be reached; empty if they may.
+# A function that returns why an address and a port may not be reached; an empty text if they may.
 Refusal = Callable[[str, int], str]
 
-# By architecture: the kernel's code of it, and the numbers of the calls `seccomp` and `connect`. The numbers of the
-# other calls are the same on both.
+# For each architecture: the kernel's code for it, and the numbers of the system calls `seccomp` and `connect`. The
+# calls `io_uring_setup` and `pidfd_getfd` below have the same numbers on both.
 _CALLS = {"x86_64": (0xC000003E, 317, 42), "aarch64": (0xC00000B7, 277, 203)}
 _IO_URING, _TAKE_DESCRIPTOR = 425, 438
-# The instructions and verdicts of filters (linux/bpf_common.h, linux/seccomp.h), and the offsets of its data.
+# The instructions and verdicts of filters (linux/bpf_common.h, linux/seccomp.h), the offsets of two fields of struct
+# seccomp_data, and the numbers by which `seccomp` installs a filter.
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _ASK, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 _NUMBER, _ARCHITECTURE = 0, 4
 _SET_FILTER, _NEW_LISTENER = 1, 8
-# struct seccomp_notif: an id, the thread, flags, and the call with its six arguments. Its answer, struct
-# seccomp_notif_resp: the id, a value, an error, and flags.
+# A question of the kernel, struct seccomp_notif: an id, the thread, flags, and the call with its six arguments. The
+# answer, struct seccomp_notif_resp: the id, a value, an error, and flags. Then the ioctls of a listener.
 _QUESTION, _ANSWER, _ID = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI"), struct.Struct("=Q")
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 # The longest address of a socket, struct sockaddr_storage.
 _LONGEST = 128
-# The most connections of a process that are begun at a time. While there are so many, questions about further ones
-# aren't read, so their threads wait.
+# The most connections of a process that are being opened at a time. At this number the gate stops reading questions, so
+# threads that ask for further connections wait.
 _AT_ONCE = 64
 # The seconds that a thread waits for a connection. Linux itself waits for two minutes, and for hours if a socket is set
 # so.
 CONNECT_S = 30.0
-# How often the platform looks whether threads still wait, in milliseconds.
+# Milliseconds between two looks of the platform whether threads still wait for their connections.
 _LOOK_MS = 500
-# The errors of a call of `connect` that has begun to connect, or finds that another one has.
+# The errors of `connect` on a socket that doesn't block: this call has begun to connect the socket, or an earlier one
+# has.
 _BEGUN = {errno.EINPROGRESS, errno.EALREADY}
-# struct timeval.
+# struct timeval: seconds and microseconds.
 _TIME = struct.Struct("@ll")
 
 
@@ -163,7 +165,7 @@ class Gate:
         waiting = self._waiting[taken]
         code: int | None = None
         if not self._is_asked(waiting.question):
-            # The thread was interrupted; its connection goes on without it.
+            # The thread was interrupted and waits no longer. The kernel goes on connecting its socket.
             code = errno.EINTR
         elif ready:
             # The attempt to connect is over, and a further call of `connect` returns its result. If that call begins a
@@ -184,7 +186,8 @@ class Gate:
         try:
             fcntl.ioctl(self._listening, _RECEIVE, question)
         except OSError:
-            # The thread was interrupted before its question was read; it asks again.
+            # The thread was interrupted before its question was read. If it calls `connect` again, a new question
+            # comes.
             return
         number, thread, _, _, _, _, descriptor, at, length, *_ = _QUESTION.unpack(question)
         code: int | None = errno.EACCES
@@ -194,8 +197,8 @@ class Gate:
             if code is None:
                 code = self._begun(number, thread, descriptor, address)
         except Exception as error:  # noqa: BLE001 (the thread also answers for other connections)
-            # A thread that was interrupted, or has ended, doesn't wait for an answer any more, so these two errors
-            # aren't logged.
+            # ENOENT and ESRCH mean that the thread was interrupted or has ended, so that it doesn't wait for an answer
+            # any more. These two errors aren't logged.
             if not isinstance(error, OSError) or error.errno not in {errno.ENOENT, errno.ESRCH}:
                 LOG.warning("a connection couldn't be checked, and is refused", error=str(error))
         if code is not None:
@@ -206,8 +209,8 @@ class Gate:
         taken = _taken(thread, descriptor)
         code: int | None = errno.ENOENT
         try:
-            # The kernel gives the number of a thread that has ended to another one. But if the question still stands,
-            # this thread has lived all the while, so both the socket and the address were taken from its own process.
+            # The kernel may give the number of a thread that has ended to another thread. But if the question still
+            # stands, the thread has lived all the while, so the socket and the address are those of its own process.
             if self._is_asked(number):
                 blocks = os.get_blocking(taken)
                 code = self._connected(taken, address, blocks=blocks)
@@ -288,8 +291,8 @@ def _give_up(taken: int) -> None:
     with socket.socket(fileno=os.dup(taken)) as one, suppress(OSError):
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 1)
         one.shutdown(socket.SHUT_RDWR)
-        # Reading this error removes it from the socket. Otherwise the process would find it there, besides the error
-        # with which its call of `connect` is answered.
+        # Reading the socket's error removes it. Otherwise the process would find this error on the socket later,
+        # besides the one with which its call of `connect` is answered.
         one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
 
@@ -299,12 +302,12 @@ def _refused(address: bytes, refusal: Refusal) -> int | None:
         return errno.EINVAL
     (family,) = struct.unpack_from("=H", address)
     if family == socket.AF_NETLINK:
-        # Programs ask the kernel about addresses by such a socket, which works without a connection. If the platform
-        # connected it, it would have the platform's rights. So nothing is done, and the call succeeds.
+        # Programs ask the kernel about addresses by such a socket, which works without a connection. A socket that the
+        # platform connects would get the platform's rights. So it isn't connected, and the call succeeds.
         return 0
     if family == socket.AF_UNSPEC:
-        # This family disconnects a socket. The C library does so to sort the addresses of a name: it connects one
-        # socket to each of them in turn, by which nothing is sent.
+        # An address of this family disconnects a socket. The C library does so while it sorts the addresses of a name:
+        # it connects one socket to each of them in turn, which sends nothing.
         return None
     if family == socket.AF_INET and len(address) >= 8:
         host = socket.inet_ntop(family, address[4:8])
@@ -313,6 +316,6 @@ def _refused(address: bytes, refusal: Refusal) -> int | None:
     else:
         return errno.EACCES
     (port,) = struct.unpack_from("!H", address, 2)
-    # The C library connects to the addresses of a name with port 0 when it sorts them. Nothing is sent there, so port 0
+    # While the C library sorts the addresses of a name, it connects to them with port 0, which sends nothing. So port 0
     # is never refused.
     return errno.EACCES if port and refusal(host, port) else None

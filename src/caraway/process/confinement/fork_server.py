@@ -33,10 +33,10 @@ from caraway.process.scratch import ScratchFolder, sweep
 # Each request carries two descriptors: the channel of the new process, and its exit socket.
 PARTS = 2
 STATUS = struct.Struct("!i")
-# The most bytes of the output of a process that are written at once; a pipe holds as many.
+# The most bytes of a process's output that are read and written at once; a Linux pipe holds that many.
 OUTPUT_BYTES = 65_536
-# The order to a process: the "module:function" to run, its policy, its environment, its memory in MiB, and whether the
-# platform opens its connections.
+# The order that the platform sends to a new process: the "module:function" to run, the policy, the environment, the
+# memory in MiB, and whether the platform opens the connections of the process.
 Order = tuple[str, Confinement, dict[str, str], int | None, bool]
 
 
@@ -93,7 +93,7 @@ class _ForkServer:
         except OSError as error:
             for descriptor in pipe:
                 os.close(descriptor)
-            # The platform waits for the first message of the new process. It sees by the closed channel that there is
+            # The platform waits for the first message of the new process. By the closed channel it sees that there is
             # no process.
             sys.stderr.write(f"no process for users' functions can be started: {error}\n")
             channel.close()
@@ -140,8 +140,8 @@ class _ForkServer:
             scratch.path.rmdir()
             scratch.release()
             return
-        # The fork below inherits the lock of the folder. So the folder stays locked until that process has removed it,
-        # although this one releases it at once.
+        # The process that is forked below inherits the lock of the folder and holds it until it has removed the folder.
+        # So this process may release the lock at once.
         if os.fork() == 0:
             with suppress(BaseException):
                 scratch.remove()
@@ -164,14 +164,14 @@ def serve(descriptor: int, module: str) -> None:
 
     Requests come on the socket of `descriptor`.
     """
-    # Ctrl-C in a terminal sends SIGINT to this process, too. It is ignored here, because the process that requests the
-    # forks handles it, and this process ends with that one.
+    # Ctrl-C in a terminal sends SIGINT to this process, too. The signal is ignored here, because the process that
+    # requests the forks handles it, and this process ends with that one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # `warm_up` runs code that is slow at its first call. It runs before the first fork, so no forked process has to
-    # wait for that code.
+    # `warm_up` runs code that is slow at its first call. The call comes before the first fork, so that no forked
+    # process has to wait for it.
     getattr(importlib.import_module(module), "warm_up", lambda: None)()
-    # Python's garbage collector doesn't visit frozen objects, so a fork's collections don't write to the pages that it
-    # shares with the others, which would copy them.
+    # Python's garbage collector doesn't visit frozen objects. Otherwise the collections of a fork would write to the
+    # memory pages that it shares with the other forks, and the kernel would copy these pages.
     gc.collect()
     gc.freeze()
     # A fork server that was killed couldn't remove the scratch folders of its processes, so the next one does.
@@ -187,8 +187,8 @@ def _hand_over_connections(channel: Channel) -> tuple[str, ...]:
         channel.send_descriptor(None)
         return (f"addresses of connections aren't checked by the kernel ({error.strerror})",)
     channel.send_descriptor(listening)
-    # The platform has it now. With a descriptor of its own this process could answer the kernel's questions itself, and
-    # allow any address.
+    # The platform has the descriptor now. If this process kept one too, it could answer the kernel's questions itself,
+    # and allow any address.
     os.close(listening)
     return ()
 

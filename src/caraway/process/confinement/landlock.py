@@ -16,7 +16,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 
-# These rights are bits from linux/landlock.h.
+# Rights to files and to TCP's ports, and scopes, as bits from linux/landlock.h.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _FIRST_ABI_RIGHTS = (1 << 13) - 1
@@ -27,7 +27,7 @@ READ = EXECUTE | READ_FILE | READ_DIR
 # A rule for a file may grant only these rights. The others apply to folders, and Landlock refuses a rule that grants
 # one of them to a file.
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
-# The versions of Landlock's kernel interface (ABI) that were the first to know these rights.
+# The version of Landlock's kernel interface (ABI) that was the first to know each of these rights.
 _ABI_REFER, _ABI_TRUNCATE, _ABI_NETWORK, _ABI_IOCTL, _ABI_SCOPE = 2, 3, 4, 5, 6
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 Mode = Literal["required", "available", "off"]
 
-# The user ids that systemd gives to services with DynamicUser, which have no entry in /etc/passwd, so no other user has
-# them. They also exist in containers that have only 65,536 user ids.
+# The range of user ids that systemd reserves for services with DynamicUser. The ids have no entry in /etc/passwd, so no
+# other user has them. Containers that have only 65,536 user ids have this range, too.
 FIRST_USER, LAST_USER = 61184, 65519
 
 

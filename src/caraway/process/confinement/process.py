@@ -20,15 +20,15 @@ from caraway.process.confinement.fork_server import STATUS
 from caraway.process.confinement.policy import Confinement, Report
 from caraway.process.confinement.values import unpacked
 
-# The start of a process counts as failed after this many seconds. It takes some milliseconds, but the first one waits
-# until the fork server has loaded its modules, which takes long on a busy machine.
+# The start of a process counts as failed after this many seconds. A start takes some milliseconds. But the first one
+# waits until the fork server has loaded its modules, which takes long on a busy machine.
 START_S = 120.0
-# After its channel is closed, a process gets `ENDING_S` seconds to end by itself. Then it is killed, and gets `JOIN_S`
-# seconds to be gone.
+# When a process is ended, its channel is closed, and it gets `ENDING_S` seconds to end by itself. Then it is killed,
+# and the platform waits at most `JOIN_S` seconds until it is gone.
 ENDING_S = 0.2
 JOIN_S = 5.0
-# The environment variables that the fork server inherits. They contain no secrets; Python and numerical libraries find
-# their files and settings by them.
+# The environment variables that the fork server inherits. None of these contains a secret. Python and numerical
+# libraries find their files and settings by them.
 KEPT_VARIABLES = (
     "LANG",
     "LC_ALL",
@@ -217,7 +217,8 @@ class ConfinedProcess:
             OSError: The process can't be started.
         """
         ours, theirs = socket.socketpair()
-        # A long message then takes fewer changes between the two processes; the system grants some hundred kB.
+        # With a large send buffer, a long message takes fewer switches between the two processes. The system grants
+        # some hundred kB.
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGE)
         self._exit, their_exit = socket.socketpair()
         self._gate: Gate | None = None

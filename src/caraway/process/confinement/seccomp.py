@@ -20,8 +20,8 @@ from caraway.process.confinement import system
 # The kernel's codes, from linux/audit.h, of the architectures whose system call numbers this module has.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# Each call with its numbers on x86-64, and on the architectures that use Linux's generic table, such as aarch64; "-" if
-# a call is missing there. These calls are allowed with all arguments.
+# System calls that are allowed with all arguments. After each name come its number on x86-64, and that on the
+# architectures that use Linux's generic table, such as aarch64; "-" if a call is missing there.
 _ALLOWED = """
     access:21:- alarm:37:- arch_prctl:158:- brk:12:214 capget:125:90 chdir:80:49 clock_getres:229:114
     clock_gettime:228:113 clock_nanosleep:230:115 close:3:57 close_range:436:436 copy_file_range:326:285 creat:85:-
@@ -51,7 +51,7 @@ _ALLOWED = """
     timerfd_create:283:85 timerfd_gettime:287:87 timerfd_settime:286:86 times:100:153 umask:95:166 uname:63:160
     unlink:87:- unlinkat:263:35 vmsplice:278:75 wait4:61:260 waitid:247:95 write:1:64 writev:20:66
 """
-# A call of this list is allowed only with the arguments that all of its `_limits` allow.
+# System calls that are allowed only with some arguments: each must satisfy all of its limits in `_limits`.
 _LIMITED = """
     clone:56:220 fcntl:72:25 ioctl:16:29 kill:62:129 mmap:9:222 open:2:- openat:257:56 prctl:157:167
     prlimit64:302:261 sched_setaffinity:203:122 sched_setattr:314:274 sched_setparam:142:118
@@ -61,9 +61,9 @@ _LIMITED = """
 _NETWORK = """
     bind:49:200 connect:42:203 recvmmsg:299:243
 """
-# Calls that accept connections, which a process that only opens connections doesn't need. Landlock can't refuse them
-# all: its limit of TCP ports comes with Linux 6.7, and doesn't know a `listen` without `bind`, nor other protocols,
-# such as MPTCP.
+# Calls that accept connections, which a process that only opens connections doesn't need. Landlock alone can't refuse
+# all of them: its limit of TCP ports comes with Linux 6.7, and covers neither a `listen` without `bind` nor other
+# protocols, such as MPTCP.
 _SERVERS = """
     accept4:288:242 accept:43:202 listen:50:201
 """
@@ -85,21 +85,22 @@ _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000
 # aren't allowed: with them a function could command services of this machine.
 _INTERNET, _NETLINK = (2, 10), 16
 _SOCK_STREAM, _SOCK_DGRAM, _SOCK_RAW, _SOCK_TYPES = 1, 2, 3, 0xF
-# The protocols of internet sockets: the usual one, TCP, UDP. Some others connect without a call of `connect`, so the
-# addresses would not be checked.
+# The allowed protocols of internet sockets: the default one, TCP, UDP. Some others connect without a call of `connect`,
+# so the addresses would not be checked.
 _PROTOCOLS = (0, 6, 17)
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _O_ACCESS, _O_TRUNC = 0x003, 0x200
-# From linux/socket.h: a flag of calls that send. With it, the first data open the connection, without a call of
+# From linux/socket.h: MSG_FASTOPEN, a flag of calls that send. With it, sending opens the connection, without a call of
 # `connect` whose address could be checked.
 _MSG_FASTOPEN = 0x20000000
-# From linux/fcntl.h: copies of a descriptor, flags, locks, and the size of a pipe. Others have signals sent to other
-# processes, or break the leases of files.
+# The allowed commands of `fcntl` (linux/fcntl.h): copies of a descriptor, flags, locks, and the size of a pipe. Others
+# make the kernel send signals to other processes, or break the leases of files.
 _DESCRIPTORS = (*range(8), 36, 37, 38, 1027, 1030, 1032)
-# From asm-generic/ioctls.h: TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX. Others write to terminals, have
-# signals sent, or change attributes of files.
+# The allowed requests of `ioctl` (asm-generic/ioctls.h): TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX.
+# Others write to terminals, have signals sent, or change attributes of files.
 _CONTROLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-# From linux/prctl.h: the name of a thread, names of memory, huge pages, and what a process has of some rights.
+# The allowed operations of `prctl` (linux/prctl.h): the name of a thread, names of memory, huge pages, and reading some
+# of the rights of the process.
 _PROPERTIES = (2, 3, 15, 16, 23, 39, 41, 42, 0x53564D41)
 _ALL_BITS = 0xFFFFFFFF
 
@@ -155,8 +156,8 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
     # RLIMIT_DATA doesn't count memory that is shared and in no file, so such memory is refused.
     shared = _MAP_SHARED | _MAP_ANONYMOUS
     yield _Limit("mmap", 3, (shared,), bits=shared, refused=True, code=errno.EOPNOTSUPP)
-    # Before Linux 6.2, Landlock doesn't know that these ways to open a file truncate it: it takes the first for a way
-    # to read it, and the others, whose access is of neither kind, for no access.
+    # Before Linux 6.2, Landlock doesn't know truncation. For Landlock, O_RDONLY with O_TRUNC only reads the file. The
+    # access mode 3, neither reading nor writing, needs no right at all, though it can truncate the file as well.
     for call, argument in (("open", 1), ("openat", 2)):
         forbidden = (_O_TRUNC, _O_ACCESS, _O_ACCESS | _O_TRUNC)
         yield _Limit(call, argument, forbidden, bits=_O_ACCESS | _O_TRUNC, refused=True)
@@ -168,7 +169,7 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
     types = _SOCK_STREAM, _SOCK_DGRAM, _SOCK_RAW
     yield _Limit("socket", 1, types, bits=_SOCK_TYPES, code=errno.EACCES)
     yield _Limit("socket", 2, _PROTOCOLS, code=errno.EACCES)
-    # Only the netlink protocol 0 (NETLINK_ROUTE) is allowed. Others tell the ports and users of the machine.
+    # Only the netlink protocol 0 (NETLINK_ROUTE) is allowed. Others reveal the ports and users of the machine.
     yield _Limit("socket", 2, (0,), code=errno.EACCES, only_if=_NETLINK)
     for call, argument in (("sendto", 3), ("sendmsg", 2)):
         yield _Limit(call, argument, (_MSG_FASTOPEN,), bits=_MSG_FASTOPEN, refused=True)
@@ -178,8 +179,9 @@ def _limits(*, network: bool, processes: bool) -> Iterator[_Limit]:
         yield _Limit("clone", 0, (0,), bits=_CLONE_NAMESPACES)
     else:
         yield _Limit("clone", 0, (_CLONE_THREAD,), bits=_CLONE_THREAD)
-    # The first argument of these calls is the id of a process: this one, which most of them also know as 0. Processes
-    # that this one starts may outlive it, and its id can then be that of somebody else.
+    # The first argument of these calls is the id of a process: this one's, or 0, by which most of these calls mean
+    # their caller. If this process may start others, only 0 is allowed: they may outlive it, and its id can then be
+    # that of another process.
     own = os.getpid()
     for call in ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"):
         yield _Limit(call, 0, (0,) if processes else (0, own))
@@ -193,7 +195,8 @@ def _instructions(*, network: bool, processes: bool) -> Iterator[bytes]:
     yield _instruction(_EQUAL, _ARCHITECTURES[platform.machine()], 1, 0)
     yield _instruction(_RETURN, _KILL)
     yield _instruction(_LOAD, _NUMBER)
-    # The numbers above `_LAST` are those of later calls, and of the calls of the x32 interface, which have bit 30 set.
+    # The numbers above `_LAST` are those of calls of later kernels, and those of the x32 interface, which have bit 30
+    # set.
     yield _instruction(_GREATER, _LAST, 0, 1)
     yield _refuse(errno.ENOSYS)
     limited = _numbers(_LIMITED)
@@ -229,7 +232,7 @@ def _limited(number: int, limit: _Limit) -> Iterator[bytes]:
     for position, value in enumerate(values):
         to_match, to_rest = len(values) - position, 0
         test.append(_instruction(_EQUAL, value, to_match, to_rest))
-    # The instruction after the last value is for all other values, the next one for those that were found.
+    # The first instruction after the tests is for values that aren't in the list, and the next one for values that are.
     over, refuse = _instruction(_JUMP, 1), _refuse(limit.code)
     test += [over, refuse] if limit.refused else [refuse]
     if limit.only_if is not None:

@@ -23,19 +23,21 @@ _INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
 _LEAST_INT, _GREATEST_INT = -(2**63), 2**64 - 1
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
-# The most memory that the values of a message may take once it is read, which some ten million numbers are sure to fit.
+# The most memory in bytes that the values of a message may take, as `memory_bytes` estimates it. Some ten million
+# numbers fit.
 MOST_BYTES = 4 << 30
-# Messages of fewer bytes than this take some 100 MiB at most, and aren't counted, since that takes a while.
+# Messages of fewer bytes than this take at most some 100 MiB of memory. Their values aren't counted, since counting
+# takes time.
 _UNCOUNTED_BYTES = 1 << 20
-# The bytes that are counted at once.
+# `memory_bytes` counts this many bytes at once.
 _PIECE = 1 << 14
-# The most levels of lists and dicts; the decoder takes about as many.
+# The most levels of nested lists and dicts. The decoder accepts about as many.
 _MOST_LEVELS = 1_000
 
 # A list with this many items or more, all of one type, is sent as an extension. `check_keys` steps over an extension as
 # a whole, so it needn't look at each item.
 _LONG = 32
-# The number of the extension of such a list, and how it is read.
+# For a long list, by the type of its items: the number of its extension, and by that number its decoder.
 _LISTS: Mapping[type, int] = {int: 101, float: 102, str: 103}
 _LIST_DECODERS: Mapping[int, Callable[[memoryview], list[Any]]] = {
     101: msgspec.msgpack.Decoder(list[int | None]).decode,
@@ -104,8 +106,8 @@ def packed(message: object) -> bytes:
         try:
             return _encode(sendable)
         except OverflowError:
-            # The encoder refuses ints of more than 64 bits. They are rare, so the values are searched for them only
-            # now.
+            # The encoder refuses ints of more than 64 bits. Such ints are rare, so the values are searched for them
+            # only after it has refused one.
             return _encode(_with_great_ints(sendable))
     except (UnicodeEncodeError, RecursionError) as error:
         raise InvalidInputError(f"a value can't be sent: {error}") from error
@@ -149,7 +151,8 @@ def check_keys(content: bytes) -> None:
     # of numbers.
     if b"\xde" not in content and b"\xdf" not in content:
         return
-    # The items that are left in the list or dict that is looked through, and of those around it.
+    # The number of items that are left in the current list or dict (two for each key of a dict), and in those around
+    # it.
     left, is_dict, around = 1, False, list[tuple[int, bool]]()
     at = 0
     try:

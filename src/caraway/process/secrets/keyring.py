@@ -134,7 +134,7 @@ def _write(path: Path, texts: Sequence[bytes], *, replace: bool) -> None:
                 os.link(part, path)
             except FileExistsError:
                 return
-        # Without this a power failure could take the file's name, and the next start would make another key.
+        # Without this call a power failure could remove the file's name, and the next start would make another key.
         sync_names(path)
     finally:
         part.unlink(missing_ok=True)

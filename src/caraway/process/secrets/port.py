@@ -22,15 +22,15 @@ from multiprocessing.connection import Client, Connection, Listener, answer_chal
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.process.secrets.provider import SecretProvider
 
-# Seconds for which a worker of Spark uses a secret without asking the engine again. So a running function sees a
-# changed secret after at most this time and the engine's own delay.
+# Seconds for which a worker of Spark uses a secret without asking the engine again. A running function sees a changed
+# secret after at most this time plus the delay with which the engine itself sees it.
 KEPT_S = 10.0
 # The random bytes of a password, too many to guess.
 PASSWORD_BYTES = 32
-# Seconds for which the port waits for each message of a caller who hasn't shown the password yet, and how many such
-# callers it keeps: with one more, the one who waits longest is let go.
+# Seconds for which the port waits for each message of a caller who hasn't proved yet that it knows the password, and
+# the most such callers at a time. If there is one more, the one that has waited longest is disconnected.
 PROVING_S, PROVING = 5, 64
-# Seconds until the next caller is accepted after one couldn't be.
+# Seconds until the port accepts the next caller if it couldn't accept one.
 REFUSED_S = 0.05
 # The kinds of answers of the engine: the secret's value; that there is no such secret; and that it can't be read at the
 # moment, since its store doesn't answer. With the latter two comes the reason, as text.
@@ -56,9 +56,10 @@ class SecretPort:
         """Serve the secrets of `get` on a free port of `host`."""
         self._get = get
         password = secrets.token_bytes(PASSWORD_BYTES)
-        # The listener itself is given no password: it would ask each caller for it before it accepts the next one.
+        # The listener itself has no password. With one it would check each caller before it accepts the next one, so a
+        # silent caller would keep all others waiting.
         self._listener = Listener((host, 0), family="AF_INET", backlog=PROVING)
-        # The sockets of the callers who haven't shown the password yet, the oldest first.
+        # The sockets of the callers who haven't proved yet that they know the password, the oldest first.
         self._proving: list[socket.socket] = []
         self._lock = threading.Lock()
         self.address = SecretAddress(host, self._listener.address[1], password)
@@ -79,7 +80,8 @@ class SecretPort:
                 proving = socket.socket(fileno=os.dup(caller.fileno()))
             except OSError:
                 # The caller has closed the connection, the port is closed, or the process has no file descriptors left.
-                # The last lasts for a while, in which this thread mustn't take a whole processor.
+                # Descriptors may be missing for a while, and without a pause this loop would use a whole processor
+                # meanwhile.
                 if caller is not None:
                     caller.close()
                 self._closing.wait(REFUSED_S)
@@ -98,8 +100,8 @@ class SecretPort:
             deliver_challenge(caller, self.address.password)
             answer_challenge(caller, self.address.password)
         finally:
-            # The socket leaves the list before it is closed, so `_accept` never shuts down a number that is another
-            # connection's by now.
+            # The socket leaves the list before it is closed. So `_accept` never shuts down a file descriptor whose
+            # number has been given to another connection since.
             with self._lock, suppress(ValueError):
                 self._proving.remove(proving)
         proving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))

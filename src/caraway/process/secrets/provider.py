@@ -2,5 +2,5 @@
 
 from collections.abc import Callable
 
-# A function that returns the secret of a name, or raises a KeyError for an unknown name.
+# A function that returns the secret of a name. For an unknown name it raises `UnknownEntityError`, which is a KeyError.
 SecretProvider = Callable[[str], str]

@@ -11,7 +11,7 @@ from cryptography import x509
 from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.server import ServerSettings
 
-# The time before the end of a certificate from which on a warning is shown: enough to get another one.
+# A warning is shown during this time before a certificate ends, which is long enough to get another one.
 SOON = timedelta(days=14)
 
 
@@ -36,7 +36,7 @@ def certificate_of(server: ServerSettings) -> Certificate | None:
         return None
     about = f"server.certificate_file and server.key_file: {file} with {key}"
     try:
-        # A key with a passphrase isn't asked for on the terminal, but refused.
+        # With an empty password, a key that has a passphrase is refused; OpenSSL doesn't ask for it on the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(file, key, password="")
         found = x509.load_pem_x509_certificate(file.read_bytes())
     except (OSError, ValueError) as error:

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from caraway.process.settings.oidc import is_safe
 from caraway.process.settings.section import FolderPath, Section
 
-# Kafka's JAAS configuration, a line of text, holds the user and the password in double quotes. Quotes and backslashes
-# in them would change how the line is read, so they are refused, and so are semicolons and white space.
+# Kafka's JAAS configuration, a line of text, has the user and the password in double quotes. Quotes and backslashes in
+# a user or password would change how the line is read, so they are refused, and so are semicolons and white space.
 _NO_QUOTES = r'^[^"\\\s;]+$'
 _CONTRADICTION = "kafka.security_protocol={protocol} {verb} it: change one of the two"
 

@@ -11,10 +11,11 @@ from pydantic_core import ErrorDetails
 
 PREFIX = "CARAWAY_"
 DELIMITER = "__"
-# How similar a variable without a section must be to a setting to be taken for a misspelling. Other programs have such
-# variables, too: Kubernetes sets CARAWAY_SERVER_PORT in each container beside a service "caraway-server".
+# A variable without a section counts as a misspelling if it is at least this similar to a setting (difflib's ratio).
+# Other variables are ignored, since they may be for other programs: Kubernetes sets CARAWAY_SERVER_PORT in each
+# container beside a service "caraway-server".
 ALIKE = 0.9
-# Settings whose values may have a password in them, so that no message shows them.
+# Settings whose values may contain a password, so that no message shows these values.
 HIDDEN = frozenset({"url", "password", "api_key", "webhook"})
 EXPECTED = {
     "tuple_type": 'a list is expected, in a variable as JSON, such as ["a", "b"]',

@@ -71,8 +71,9 @@ class ServerSettings(Section):
     requests_memory_mb: Annotated[int, Field(ge=64)] = 256
     concurrency_per_token: Annotated[int, Field(ge=0)] = 1_000
     requests_per_second_per_token: Annotated[float, Field(ge=0)] = 0.0
-    # The bounds catch a lag that grows for good, and no burst: five million records are several minutes of work of one
-    # index, and more than a run of the demo's benchmark with 1.2 million events writes to one topic.
+    # Both bounds are exceeded by a lag that grows for good, but not by a burst: five million records are several
+    # minutes of work of one index, and more than a run of the demo's benchmark with 1.2 million events writes to one
+    # topic.
     max_lag_records: Annotated[int, Field(ge=0)] = 5_000_000
     max_lag_seconds: Annotated[float, Field(ge=0)] = 300.0
     connections: Annotated[int, Field(ge=100, le=1_000_000)] = 16_384

@@ -32,21 +32,22 @@ LOG = structlog.get_logger(__name__)
 # Seconds between two reads of the tokens and roles from Postgres. A revoked token is refused after this time at most.
 # If Postgres doesn't answer, the tokens and roles that were read last stay valid.
 INTERVAL_S = 1.0
-# The longest wait, in seconds, for such a read to end when the server stops.
+# When the server stops, it waits at most this many seconds for a read of the tokens and roles to end.
 STOP_S = 3.0
-# The most different refusals (by caller, action, branch, details and error) that are counted between two writes to the
-# audit log. The bound keeps a flood of refused requests from filling the memory; further ones are counted only in the
-# metric `REFUSED`.
+# Refusals are counted by caller, action, branch, details and error until the next write to the audit log. At most this
+# many different ones are counted, so that a flood of refused requests can't fill the memory. Further ones are counted
+# only in the metric `REFUSED`.
 MAX_REFUSALS = 1_000
-# The schemes of the header `Authorization`: programs send the first, and `PageHeaders` gives the session of a browser's
-# cookie as the second. Only pages take the second, which no other endpoint does, whatever a program sends.
+# The two schemes of the header `Authorization`. Programs send a token as `bearer`. For a page, `PageHeaders` puts the
+# session of the browser's cookie there as `session`. Pages accept only `session`, and all other endpoints only
+# `bearer`.
 BEARER, SESSION = "bearer", "session"
 # The dots in a signed JWT; Caraway's tokens have none.
 JWT_DOTS = 2
-# The most callers of the provider that are kept; beyond it all are forgotten, and made again.
+# The most callers with accounts of the identity provider that are cached. If there are more, the cache is cleared.
 MAX_PEOPLE = 10_000
-# The most admissions that are kept, beyond which all are forgotten, and the most characters of the token and the branch
-# of one. So they take some 20 MB at most.
+# The most admissions that are cached, and the most characters of the token and the branch of one. So the cache takes
+# some 20 MB at most. If it is full, it is cleared.
 MAX_ADMISSIONS, MAX_ADMISSION = 5_000, 4_096
 NO_ROLE = (
     "account {account!r} is in no group that has a role here: whoever runs the server can give one of its groups a "
@@ -57,7 +58,7 @@ NOBODY_YET = (
     "server.tokens=false lets everybody do everything"
 )
 # The most characters of a branch, and of the details (a query string, a name or an error), in a line of the audit log.
-# They come from the request, so they may be of any length.
+# The request may contain longer ones.
 LONGEST = 500
 
 REFUSED = Metric("caraway_refused_counter", "Requests that were refused for want of a token or a right.", ["code"])
@@ -93,14 +94,15 @@ class Gate:
         self._admin = None if access is None or admin_token_file is None else AdminToken(admin_token_file)
         self.provider = None if access is None else provider
         self._clock = clock
-        # The callers of the provider's accounts, by name and groups, with the rights of their roles. They are forgotten
-        # when the tokens or roles change, which gives the list another number than `_people_number`.
+        # The callers with accounts of the identity provider, by account and groups, with the grants of their roles. The
+        # cache is valid while the number of the access list is `_people_number`; each change of tokens or roles changes
+        # that number.
         self._people: dict[tuple[str, tuple[str, ...]], Caller] = {}
         self._people_number = 0
         self._known: AccessList | None = None
-        # The callers that were admitted, by the header with the token, the branch and the endpoint. Each change of the
-        # tokens or roles puts an empty dictionary here afterwards. A request that has read them before the change
-        # writes what it has found into the former dictionary, from which no later request reads.
+        # The admitted callers, by the header with the token, the branch and the endpoint. After a change of tokens or
+        # roles a new, empty dictionary replaces this one. A request that began before the change writes its result into
+        # the old dictionary, so no later request reads an outdated admission.
         self._admissions: dict[tuple[str, str, str], Admission] = {}
         self._refusals: Counter[tuple[Act, str]] = Counter()
         self._counting = threading.Lock()
@@ -140,7 +142,8 @@ class Gate:
         self._write_refusals()
 
     def _read(self, access: Access) -> None:
-        # Two threads may want to read at the same time. Without the lock, the slower one may bring back an older list.
+        # Two threads may read the list at the same time. Without the lock, the slower one could replace a newer list by
+        # an older one.
         with self._reading:
             before = self._known
             self._known = access.list_now(before)
@@ -176,8 +179,8 @@ class Gate:
         """
         if self._access is None:
             return
-        # A read that has begun before this call may miss what is new. So only a read that begins from now on will do,
-        # but any caller may make it.
+        # A read of the list that began before this call may miss the newest changes. So the call waits for a read that
+        # begins from now on; another caller may make it.
         wanted = self._reads + 1
         async with self._catching_up:
             if self._reads < wanted:
@@ -263,8 +266,8 @@ class Gate:
     async def _recorded(
         self, target: str, request: Request[Any, Any], answer: Callable[[], Awaitable[HttpResponse]]
     ) -> HttpResponse:
-        # The line has a field of its own for the branch. Its details are the query string or, without one, the entity
-        # that the path names. The body isn't written down: it may hold a secret.
+        # The log has a column of its own for the branch. So the details are the query string or, without one, the
+        # entity that the path names. The body isn't written to the log: it may hold a secret.
         act = _act(request.caller, target, request.branch, request.query_string or _about(request.path))
         number = await asyncio.to_thread(self._audit.begin, act)
         outcome = "failed"
@@ -282,8 +285,8 @@ class Gate:
         try:
             await asyncio.to_thread(self._audit.end, number, outcome)
         except UnavailableError as error:
-            # The action is done or refused, and the caller must get its answer even if Postgres is away now. So the
-            # line keeps the outcome "begun" that it got before the action.
+            # The action is done or refused already, and the caller must get the answer even if Postgres doesn't respond
+            # now. The line in the audit log then keeps the outcome "begun", which was written before the action.
             LOG.warning("the audit log has no outcome", id=number, outcome=outcome, reason=str(error))
 
     def _write_refusals(self) -> None:
@@ -294,7 +297,8 @@ class Gate:
         try:
             self._audit.refusals(refusals)
         except BaseException:
-            # The counts go back, so that a later write has them. The oldest kinds are kept if there are too many now.
+            # The write failed, so its counts are merged with the newer ones for the next write. If there are too many
+            # kinds, the older ones are kept.
             with self._counting:
                 for kind, times in self._refusals.items():
                     if len(refusals) < MAX_REFUSALS or kind in refusals:

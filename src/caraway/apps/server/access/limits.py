@@ -21,13 +21,14 @@ from caraway.graph.references import outputs_of
 from caraway.graph.specs import Graph
 from caraway.state.permissions import Caller, Grant, Mode
 
-# The most query plans that are remembered for one graph as permitted to a caller on a branch, and the most graphs whose
-# tags are remembered. If there are as many, all of them are forgotten, and computed again when they are needed.
+# The most permitted query plans that are cached for one graph, each for a caller and a branch, and the most graphs
+# whose tags are cached. If a cache is full, it is cleared, and its entries are computed again when they are needed.
 MAX_CHECKED = 10_000
 MAX_GRAPHS = 100
-# The most combinations of grants and branch for which the readable part of a graph is kept; there are few roles.
+# The most combinations of grants and branch for which the readable part of a graph is cached. Few are in use, since
+# there are few roles.
 MAX_READABLE = 50
-# The most callers of which the part of a served graph that they may query is kept.
+# The most callers, each with a branch, for which the queryable part of a served graph is cached.
 MAX_SEEN = 1_000
 
 NO_TAGS = frozenset[str]()
@@ -82,8 +83,9 @@ class Tags:
         for step in plan.steps:
             match step:
                 case LookupStep():
-                    # The tags of a field include those of its dataset, so the dataset needs no check of its own. Nor
-                    # does the time column of a row: a caller who may read a value of the row may know its time.
+                    # The tags of a field include those of its dataset, so the dataset needs no check of its own. The
+                    # time column of a row isn't checked either: a caller who may read a value of the row may know its
+                    # time.
                     read = [found for found in step.features if not is_time_column(found.column)]
                     yield from (self._entity(found.column) for found in read)
                     yield from self.fields_of(step.dataset, (found.field for found in read))
@@ -115,7 +117,7 @@ class AccessLimits:
     def __init__(self, graphs: ServedGraphs) -> None:
         """Restrict what callers see of these graphs."""
         self._graphs = graphs
-        # The graphs are kept, so that no other graph can get the `id` of one.
+        # Each entry holds its graph, so that no other graph can get the same `id` while the entry exists.
         self._tags: dict[int, tuple[Graph, Tags]] = {}
 
     def seen(self, request: Request[Any, Any]) -> ServedGraph:
@@ -152,8 +154,8 @@ class AccessLimits:
         entities = self.tags(served).entities
         fed = [(target.dataset, entities[target.dataset]) for target in endpoint.targets if target.dataset in entities]
         if not fed:
-            # The endpoint feeds only datasets of other branches. A grant that is limited to tags allows the write by
-            # the tags of the datasets that the endpoint feeds in this branch, and there are none.
+            # The endpoint feeds no dataset of this branch, only datasets of other branches. A grant that is limited to
+            # tags allows a write by the tags of the datasets that are fed in this branch, so here it allows no write.
             raise ForbiddenError(
                 f"account {request.caller.account!r} has {Mode.WRITE_DATA} by tags only, and endpoint "
                 f"{endpoint.name!r} feeds no dataset of branch {request.branch!r}"
@@ -209,8 +211,8 @@ class AccessLimits:
         Raises `ForbiddenError` if the caller lacks a mode.
         """
         for mode in modes:
-            # A caller with the mode on all entities of the branch needs no check of single ones. So it may also change
-            # entities of newer commits, which this server hasn't read yet.
+            # A caller with the mode on the whole branch needs no check of single entities. So such a caller may also
+            # change entities of newer commits, which this server hasn't read yet.
             if caller.may_all(mode, branch):
                 continue
             if not caller.may(mode, branch):
@@ -300,7 +302,8 @@ def readable(graph: Graph, tags: Tags, caller: Caller, branch: str) -> Graph:
     featuresets = []
     for spec in graph.featuresets:
         features = tuple(feature for feature in spec.features if f"{spec.name}.{feature.name}" in entities)
-        # A featureset has no entry of its own: it is shown if one of its features is.
+        # `entities` doesn't list featuresets. A featureset is shown if one of its features is, or if it has no features
+        # at all.
         if features or not spec.features:
             left = tuple(
                 extractor

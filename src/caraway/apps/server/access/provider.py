@@ -31,8 +31,8 @@ from caraway.state.access import NAME, digest_of
 LOG = structlog.get_logger(__name__)
 
 Key = RSAKey | ECKey | OKPKey
-# The algorithms that are accepted, with the kinds of keys that they take. `none` and those with a shared secret aren't
-# among them, so nobody signs with a public key as the secret.
+# The accepted algorithms, with the type and the curve of the keys that they need. `none` and algorithms with a shared
+# secret are left out: otherwise somebody could sign a token with the provider's public key as the secret.
 ALGORITHMS: Mapping[str, tuple[type[Key], str | None]] = {
     "RS256": (RSAKey, None),
     "ES256": (ECKey, "P-256"),
@@ -42,23 +42,25 @@ ALGORITHMS: Mapping[str, tuple[type[Key], str | None]] = {
 # Smaller RSA keys are too weak (NIST SP 800-131A), and larger ones take too long.
 RSA_BITS = range(2048, 8193)
 MAX_KEYS = 100
-# The most bytes of a token and of an answer of the provider. Strangers can send tokens, and heads of requests may have
-# 64 KiB, so tokens have a limit of their own.
+# The most bytes of a token and of an answer of the provider. Anybody can send a token, and the head of a request may
+# have 64 KiB, so tokens have a smaller limit of their own.
 MAX_TOKEN, MAX_ANSWER = 16 * 1024, 512 * 1024
 # The most seconds for an answer of the provider, from the connection to its last byte.
 ANSWER_S = 5.0
-# Seconds after which the keys are read again, and for which they are used at most if the provider doesn't answer.
+# The keys are read again after `FRESH_S` seconds. If that fails, the known keys are used until `KEPT_S` seconds after
+# their last read.
 FRESH_S, KEPT_S = 3600.0, 24 * 3600.0
-# The least seconds between two reads of the keys for the sake of a token whose key isn't known, which anybody can send.
+# The least seconds between two reads of the keys because a token names an unknown key. Anybody can send such tokens.
 AGAIN_S = 30.0
 # The most seconds by which the clocks of the provider and of the server may differ.
 LEEWAY_S = 30
-# The most verified tokens that are remembered, the ones verified last.
+# The most verified tokens that are remembered. Beyond that, the one that was verified first is forgotten.
 MAX_KNOWN = 10_000
-# The most sign-ins whose codes are sent to the provider at a time, in all and from one address. Strangers can send
-# codes, too, and each one costs a request to the provider.
+# The most sign-in codes that are exchanged at the provider at the same time, in all and from one address. Anybody can
+# send codes, and each one costs a request to the provider.
 MAX_CODES, MAX_CODES_OF_ADDRESS = 8, 2
-# No account in Postgres has a colon in its name, so no account of the provider is called like one.
+# The prefix of the provider's accounts. No account in Postgres has a colon in its name, so none is called like one of
+# the provider.
 PREFIX = "oidc:"
 
 
@@ -235,7 +237,7 @@ class Provider:
         )
         try:
             with warnings.catch_warnings():
-                # RFC 9864 has another name for EdDSA, which providers still send.
+                # RFC 9864 renames EdDSA to Ed25519, so the library warns, but providers still send the old name.
                 warnings.simplefilter("ignore", SecurityWarning)
                 claims = jwt.decode(token, key, algorithms=[algorithm]).claims
             rules.validate(claims)
@@ -279,7 +281,7 @@ class Provider:
             now = self._clock()
             if now - self._read_at < after:
                 return
-            # After a failure there is a pause, in which requests don't wait for the provider.
+            # After a failed read, the provider isn't asked for a while, so that requests don't have to wait for it.
             if now - self._tried_at >= (AGAIN_S if self._keys else ANSWER_S):
                 try:
                     await self._read()
@@ -321,7 +323,8 @@ class Provider:
         """
         headers, body = {"accept": "application/json", "accept-encoding": "identity"}, bytearray()
         try:
-            # The limit of httpx2 is for each read, and a provider may send a byte at a time. The outer one is for all.
+            # The timeout of httpx2 applies to each single read, and a provider could send one byte at a time. The outer
+            # timeout bounds the whole answer.
             async with (
                 asyncio.timeout(ANSWER_S),
                 httpx2.AsyncClient(verify=self._tls, timeout=ANSWER_S) as client,

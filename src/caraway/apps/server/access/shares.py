@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from caraway.errors import BusyError
 
-# The most callers whose rate of requests is remembered. If there are more, the one whose last request is the oldest is
-# forgotten. It starts again with the requests that are allowed in a second.
+# The most callers whose rate of requests is remembered. If there are more, the caller whose last request is the oldest
+# is forgotten, and begins anew with the number of requests that is allowed in a second.
 MAX_KNOWN = 10_000
 
 

@@ -17,7 +17,7 @@ from caraway.state.model import MAIN
 from caraway.state.permissions import Caller, Mode
 from caraway.state.plans import Needed
 
-# The error's end if the caller lacks a right on another branch.
+# The end of the error message if a commit's author lacks a right on another branch.
 SHARED = (
     "branch {branch!r} would share this with it. Ask for the right, or give the dataset another version, or another "
     "endpoint of the webhook"
@@ -31,8 +31,8 @@ class Sharing:
     def __init__(self, graphs: ServedGraphs, limits: AccessLimits) -> None:
         """Check by these graphs, and by the limits that know the tags of their entities."""
         self._graphs, self._limits = graphs, limits
-        # The needs of all branches, and the topics of each branch that follow from them, the oldest branch first. They
-        # are computed again when the needs change.
+        # A cache of the topics of each branch, the oldest branch first, with the needs from which they were computed.
+        # The topics are computed again when the needs change.
         self._topics: tuple[Needed | None, Mapping[str, frozenset[str]]] = (None, {})
 
     def check_written(self, caller: Caller, branch: str, written: Iterable[tuple[str, str]]) -> None:
@@ -114,8 +114,8 @@ class Sharing:
             names = [field.name for spec in planned.graph.datasets if spec.name == dataset for field in spec.fields]
             tagged += [(dataset, tags.entities[dataset]), *tags.fields_of(dataset, names)] if names else ()
         if not tagged or not caller.may(mode, branch):
-            # A topic between two steps of a pipeline has a dataset that is in no graph, and so has no tags. A grant
-            # that is limited to tags doesn't cover it.
+            # The output of a step within a pipeline is a topic whose dataset is in no graph, and so has no tags. A
+            # grant that is limited to tags doesn't cover such a topic.
             raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r} for {dataset}: {why}")
         require(caller, mode, branch, tagged, why)
 

@@ -10,17 +10,19 @@ from caraway.compute.profiles.columns import ColumnProfile
 
 # The size of a chart in pixels, and the room for the labels of its axes.
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 132, 56, 20, 8
-# The most points of a chart. Hours beyond them are added up, since points closer than some pixels can't be told apart.
+# The most points of a chart. If there are more hours, several of them become one point, since points that are only a
+# few pixels apart can't be distinguished.
 MAX_POINTS = 120
-# The rates at which the axis may begin. Most rates are close to 1, where a chart from 0 on would show a straight line.
+# The pass rates at which the axis may begin. Most rates are close to 1, so on an axis from 0 they would look like a
+# straight line.
 FLOORS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5, 0.0)
 HOUR = timedelta(hours=1)
-# The size of the drawing of a line, which is stretched to its place, and the most points of it. A point of several
-# minutes has the greatest value of them.
+# The width and height of the drawing of a line, which the page scales to its place, and the most points of the line.
+# A point for several minutes has the greatest value of them.
 LINE_WIDTH, LINE_HEIGHT, LINE_POINTS = 600, 100, 240
 MINUTE_S = 60.0
-# How many bars show how the numbers of a column are spread. They divide the range of the numbers without this share of
-# the least and of the greatest ones, which count in the first and the last bar.
+# The number of bars that show the distribution of a column's numbers, and the share of the numbers at each end that
+# lies outside of the range of the bars. The first and the last bar count these numbers, too.
 BARS, ENDS = 30, 0.01
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 # The most entities of a column. More of them would make a picture that nobody can read; the column then ends with a box
 # that says how many were left out.
 MAX_IN_COLUMN = 10
-# The most entities of a column of the whole graph, which is scrolled.
-# Its columns are bounded, since featuresets may be computed from each other.
+# In the picture of the whole graph, which is scrolled: the most entities of a column, and the most columns. Featuresets
+# may be computed from each other, so the number of columns needs a bound.
 MAX_IN_WHOLE, MAX_COLUMNS = 40, 12
 # The sizes of boxes and gaps, in pixels, and the most characters of a name that fit into a box.
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 208, 40, 56, 12, 8
@@ -112,7 +112,7 @@ def _drawn(
 
 
 def _label(name: str) -> str:
-    # The names of sources differ at their ends: the system comes first, and what is read of it last.
+    # A long name is cut in its middle: the name of a source begins with the system and ends with what is read from it.
     return name if len(name) <= LABEL else f"{name[: LABEL // 3]}…{name[-(LABEL - LABEL // 3 - 1) :]}"
 
 

@@ -10,13 +10,14 @@ from urllib.parse import quote
 from caraway.observations.figures import ago, duration, instant, number
 from caraway.state.model import PAUSED
 
-# The seconds by which an index or a job may be behind without being reported. Bursts are served within this time.
+# The seconds by which an index or a job may be behind without being reported. Bursts of rows are served within this
+# time.
 LATE_S = 30.0
 # A job's engine reports every few seconds. After this time without a report nobody knows what the job does.
 SILENT = timedelta(seconds=60)
-# The most names in a sentence, and the most problems of a kind.
+# The most names that a sentence lists, and the most problems of a kind that are listed.
 LISTED = 5
-# Values within a reason; reasons that differ only in values are the same one.
+# Matches values within a reason. Reasons of dead letters that differ only in values become one problem.
 VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|-?\d[\d.,:+TZ-]*")
 
 Json = Mapping[str, Any]
@@ -52,7 +53,8 @@ def problems_of(status: Json, datasets: Iterable[str], now: datetime) -> list[Pr
     seen = frozenset(datasets)
     jobs = [job for job in status["jobs"] if job["desired"] == "running" and job["dataset"] in seen]
     found = [*_parts(status), *_warned(status), *_engines(status["engines"], jobs, now)]
-    # Jobs can't report anything without an engine, and that no engine runs is a problem of its own.
+    # Without an engine no job can report anything. The missing engine is then reported as a problem, instead of the
+    # jobs.
     if not jobs or any(engine["alive"] for engine in status["engines"]):
         found += _jobs(jobs, now)
     found += _ends("source", status["sources"], seen, now)
@@ -74,7 +76,7 @@ def problems_found(answers: Mapping[str, Any]) -> list[Problem]:
         if isinstance(answer, str):
             problems.append(Problem(what=f"The {kind} can't be looked at: {answer}.", remedy="Try again later."))
             continue
-        # Answers may have thousands of faults, and sentences are made only of those that are listed.
+        # An answer may have thousands of faults, so sentences are made only for those that are listed.
         found = faults_of(answer)
         problems += map(described, found[:LISTED])
         if len(found) > LISTED:
@@ -122,7 +124,7 @@ def _skew(answer: Json) -> list[Json]:
 
 
 def _reasons(found: Json) -> dict[str, int]:
-    # Training sets have late rows on purpose, so values that differ by them are no fault.
+    # Training sets include late rows on purpose. A served value that differs only because of such rows is no fault.
     return {why: count for why, count in found["reasons"].items() if why != "late data" and count}
 
 
@@ -156,7 +158,8 @@ def _of_drift(drifted: tuple[tuple[str, str], Sequence[Json]]) -> Problem:
     )
 
 
-# The page of each kind of findings, and the functions that find the faults in them and make a problem of a fault.
+# For each kind of findings: the page that shows them, the function that finds the faults in an answer, and the function
+# that makes a problem of a fault.
 FOUND: Mapping[str, tuple[str, Callable[[Any], list[Any]], Callable[[Any], Problem]]] = {
     "dead letters": ("dead-letters", _letters, _of_letters),
     "expectations": ("quality", _expectations, _of_expectation),

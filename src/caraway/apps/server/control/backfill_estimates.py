@@ -8,15 +8,15 @@ from caraway.graph.operators import Changelog, Join, Operator
 from caraway.graph.plan.model import GraphPlan, JobMode, JobPlan
 from caraway.graph.trees import parents
 
-# How many records of a backlog a job reads in a second: with steps that keep no state, with such that do, and in
-# Python. The rates are lower than those that docs/inside/jobs.md measures on two cores, since other jobs run at the
-# same time.
+# Estimates of the records of a backlog that a job reads in a second: if its steps keep no state, if they keep state,
+# and if they are in Python. The rates are lower than those that docs/inside/jobs.md measures on two cores, since other
+# jobs run at the same time.
 PLAIN_RATE = 100_000
 STATEFUL_RATE = 25_000
 PYTHON_RATE = 10_000
-# Seconds from a commit until the queries of its new jobs run: for any number of jobs, and more for each of them, since
-# Spark plans and compiles each query before its first record. Two new jobs that read 40,000 records were served 19, 30
-# and 39 s after their commit, on two busy cores.
+# Estimated seconds from a commit until the queries of its new jobs run: a fixed part, and a part for each new job,
+# since Spark plans and compiles each query before its first record. Two new jobs that read 40,000 records were served
+# 19, 30 and 39 s after their commit, on two busy cores.
 START_S, START_S_PER_JOB = 5.0, 10.0
 
 

@@ -24,8 +24,8 @@ from caraway.state.reader import StateReader
 from caraway.state.registry import JobPauses
 from caraway.state.writer import StateWriter
 
-# The number of actions that are done at a time. After these, `reconcile` releases its lock, so that a commit can have
-# it, and `converge` looks whether its time is up.
+# The most actions in a batch. After each batch, `reconcile` releases its lock, so that a commit can take it, and
+# `converge` checks whether its time is up.
 BATCH = 50
 # A commit waits at most this long for its actions, such as creating topics; the rest happens in the background.
 CONVERGE_S = 10.0
@@ -84,8 +84,8 @@ class LedgerReconciler:
                 work(self._ledger, self._world, limit=BATCH)
             now = self._clock()
             if self._swept_at is None or now - self._swept_at > SWEEP_S:
-                # The time is set first, so that a failing sweep isn't repeated at once: while Kafka is unreachable, it
-                # takes long.
+                # The time is set before the sweep, so that a failing sweep isn't repeated at once. While Kafka is
+                # unreachable, a sweep takes long.
                 self._swept_at = now
                 sweep(self._ledger, self._list_topics(), self._drop)
 
@@ -156,7 +156,7 @@ class Control:
             with counting:
                 end = ends.ends(names)
             sizes = records_per_message(bootstrap_servers, end)
-            # The archive has the messages before the beginning of a topic, and they are read as well.
+            # The count begins at offset 0, since new jobs also read the messages that only the archive still has.
             return {name: round(sizes[name] * sum(found.values())) for name, found in end.items()}
 
         def slots(plan: GraphPlan, created: Container[str]) -> SlotDemand | None:

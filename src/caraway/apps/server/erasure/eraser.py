@@ -95,7 +95,7 @@ class Eraser(Recurring):
         self._writer = writer
         self._recomputing = recomputing
         self._letters = letters
-        # The number up to which erasures were looked at for dead letters.
+        # No erasure up to this id has dead letters left to remove.
         self._letters_number = 0
         self.member = member
         """The name of this server."""
@@ -105,8 +105,8 @@ class Eraser(Recurring):
         self._number = 0
         self._known: dict[tuple[str, Erasure], int] = {}
         self._met: set[bytes] = set()
-        # By place (the index of this server, the archive): the numbers of the erasures that are done there, but not
-        # marked as done in Postgres yet.
+        # By place: the ids of the erasures that are done there, but not marked as done in Postgres yet. The only place
+        # is the index of this server.
         self._unwritten: dict[str, set[int]] = {}
         self._refreshing = threading.Lock()
 
@@ -132,17 +132,18 @@ class Eraser(Recurring):
                 self._number = records[-1].id
 
     def _erase(self) -> None:
-        # The first read of the served graphs also creates the tables of erasures in Postgres, so they may not exist
-        # before.
+        # The first read of the served graphs also creates the tables of erasures in Postgres. Before that read,
+        # `_needed()` is None.
         if self._needed() is not None:
             try:
                 self.write_records()
             finally:
-                # All this is done even if the records can't be written, as when the topic of a new commit doesn't exist
-                # yet.
+                # The other steps are done even if the records can't be written, for example because the topic of a new
+                # commit doesn't exist yet.
                 self.remove()
                 if self._number:
-                    # Without any erasure, the database needn't be asked every second how far they are.
+                    # As long as nothing was ever erased, Postgres needn't be asked every second about the progress of
+                    # erasures.
                     self.recompute()
                     self.remove_letters()
 
@@ -157,8 +158,8 @@ class Eraser(Recurring):
         records = self._log.unrecorded()
         topics = _topics([planned.plan for planned in needed.commits.values()] if records else ())
         sent = [
-            # A topic that nobody needs any more is deleted with all of its rows, so it gets no record, and counts as
-            # recorded.
+            # An erasure whose topic nobody needs any more counts as recorded without a record: the topic is deleted
+            # with all of its rows.
             (record.id, [self._announce(topic, record) for topic in topics.get(definition_of(record.key.topic), ())])
             for record in records
         ]
@@ -186,8 +187,8 @@ class Eraser(Recurring):
         """
         waiting = self._index.erasures(pending=True)
         if any(plan.asset not in self._met for plan, _ in waiting):
-            # Erasures that aren't pending were done here, perhaps just before a crash that kept them from being marked
-            # in Postgres. So they are marked once after each start.
+            # Erasures that aren't pending are done in this server's index. A crash may have kept the server from
+            # marking them in Postgres. So they are marked once after each start.
             for plan, gone in self._index.erasures(pending=False):
                 self._done(self._place, plan.topic, gone)
                 self._met.add(plan.asset)
@@ -221,8 +222,8 @@ class Eraser(Recurring):
         """
         needed = self._needed()
         downstream = {record.id: record for record in self._log.between(DERIVED, DEAD_LETTERS_PLACE)}
-        # Once no erasure up to `_letters_number` is due, only newer ones are looked for, so that not all of them are
-        # read every second.
+        # No erasure up to `_letters_number` is due any more. So Postgres is searched for due ones only if there are
+        # newer erasures, and not every second.
         number = self._number
         new = self._log.undone(DEAD_LETTERS_PLACE, downstream=False) if number > self._letters_number else []
         due = {*new, *downstream}

@@ -47,8 +47,8 @@ def computed_from(topics: Collection[str], existing: Iterable[Asset], *, spared:
     while new := {a.id for a in left.values() if a.kind in _COMPUTED and a.id not in found and reached & {*a.requires}}:
         found |= new
         reached |= new
-    # The requirements of a job or an emitting index include the topic that it writes. If nothing else needs that topic,
-    # it is among what was computed.
+    # A job or an emitting index requires the topic that it writes. If nothing else requires that topic, the topic is
+    # also one of the assets that are computed from `topics`.
     used = {name for a in left.values() if a.id not in found for name in a.requires} | set(topics)
     written = {name for asset_id in found for name in left[asset_id].requires if name in left and name not in used}
     return found | {name for name in written if left[name].kind is AssetKind.TOPIC}
@@ -140,15 +140,15 @@ def _note(connection: sa.Connection, numbers: Collection[int], place: str) -> No
 def _begin(connection: sa.Connection, due: Sequence[sa.Row[tuple[int, str, str, bool]]], at: Moment) -> tuple[str, ...]:
     """Retire what was computed from the topics of some erasures, and commit each branch that needs it again."""
     if not due:
-        # Another server has begun meanwhile.
+        # Another server has already begun with these erasures.
         return ()
     existing = _existing(connection)
     retired: set[str] = set()
     for topic in {row.topic for row in due}:
         rows = [row for row in due if row.topic == topic]
         topic_id = f"{AssetKind.TOPIC}:{topic}"
-        # The dataset's own index removes the entries of erased keys itself, so it stays if all erasures are by the
-        # dataset's key. It can't find entries by other columns, so it is computed again then.
+        # The dataset's own index can remove the entries of erased keys itself if all erasures are by the dataset's key,
+        # so it stays. Entries can't be found by other columns. With such erasures the index is computed again.
         own = {
             asset.id
             for asset in existing

@@ -11,7 +11,7 @@ from caraway.dataplane.index.feeding.consumption import FRESH
 from caraway.dataplane.topics.markers import ARRIVAL_KEY, decode_arrival
 from caraway.dataplane.topics.reader import Message, connected
 
-# The most messages that one poll returns from the outputs that no index here reads.
+# The most messages that one poll of `OutputReader` returns.
 BATCH = 5_000
 
 

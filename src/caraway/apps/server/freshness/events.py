@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from caraway.apps.server.freshness.heartbeats import Heartbeats, Passed
 from caraway.apps.server.tracing.spans import Trace
 
-# The most requests that are followed at a time; the traces of further ones end with their answers.
+# The most traced requests that are followed at a time. The trace of a further request ends with its answer.
 MOST = 100
-# Seconds after which a request isn't followed any more; the freshness of datasets shows what takes longer.
+# Seconds after which a request isn't followed any more. Longer delays show only in the freshness of datasets.
 FOLLOWED_S = 60.0
 
 

@@ -29,12 +29,12 @@ from caraway.state.model import JobRecord
 
 LOG = structlog.get_logger(__name__)
 
-# The pauses between two looks at a heartbeat under way: the first one, and the longest. They double, so that a delay is
-# measured to within its own size, and a heartbeat that is stuck costs two looks a second.
+# The first and the longest pause between two looks at a heartbeat under way. The pauses double, so that a delay is
+# measured to within its own size, and a heartbeat that is stuck costs only two looks a second.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.004, 0.5
-# The shortest time, in seconds, between two heartbeats that follow the rows of traced requests.
+# A heartbeat that follows the rows of traced requests begins at least this many seconds after the one before it.
 FOR_EVENTS_S = 1.0
-# Seconds between two reads of the engines' reports from Postgres, which engines bring up to date every few seconds.
+# Seconds between two reads of the engines' reports from Postgres. Engines update the reports every few seconds.
 REPORTS_S = 2.5
 
 
@@ -244,7 +244,7 @@ class FreshnessWatch:
         try:
             self._stored = _DECODE_STORED(self._file.read_bytes())
         except (OSError, msgspec.DecodeError):
-            # At the first start there is no file. If there is one that can't be read, ages only begin anew.
+            # At the first start there is no file. A file that can't be read is ignored, and ages begin anew.
             self._stored = {}
 
     def _store(self) -> None:

@@ -25,19 +25,20 @@ from caraway.state.model import DesiredState, JobRecord, JobState
 
 LONG_AGO = float("-inf")
 
-# A function that closes the windows of an index by the clock. Its arguments are the index, a mark's time by the clock
-# of the heartbeats, and the mark's position. It returns the outcome of each part of the index, which may be False if
+# A function that closes the windows of an index by the clock. Its arguments are the index, and the time (by the clock
+# of the heartbeats) and the position of a mark. The result has a future for each part of the index, which is False if
 # that part isn't ready.
 AdvanceClock = Callable[[bytes, float, Goal], Sequence["Future[bool]"]]
-# The interval of heartbeats through a job to which no rows come, as a multiple of the ordinary one: each writes some
-# records to topics, which keep them.
+# A job to which no rows come gets its next heartbeat after this many ordinary intervals, since each heartbeat writes
+# some records to topics, which keep them.
 IDLE_FACTOR = 3
-# Seconds after which a marker that hasn't arrived is followed by another one. Markers aren't lost, but a job that
-# is started anew may pass over one; the next would otherwise be written only after the job's next checkpoint.
+# If a marker hasn't arrived after this many seconds, another one follows. Markers aren't lost, but a job that is
+# started again may pass over one. Without `RESEND_S`, the next marker would be written only after the job's next
+# checkpoint.
 RESEND_S = 30.0
-# The names of the parts at which heartbeats may be.
+# The beginnings of the names of the parts that a heartbeat may be waiting for.
 INDEX, JOB, SENDER = "the index", "the job of", "the index that sends the rows of"
-# The most markers of a job that are awaited at a time.
+# The most marks of a job that are awaited at the same time.
 ATTEMPTS = 2
 
 
@@ -124,12 +125,12 @@ class _Job:
     taken_at: float = LONG_AGO
     # True if a marker couldn't be written. The next mark is then taken even if no rows have come.
     again: bool = False
-    # The time since which the oldest mark that the job has taken, and not arrived at, has been under way; None if there
-    # is none.
+    # The time since which the oldest mark that the job has taken but not reached has been under way; None if there is
+    # no such mark.
     since: float | None = None
-    # While the job is at one mark, newer marks may come and wait. The time since which the oldest waiting mark has been
-    # under way is kept here; None if no mark waits. The job will skip to the newest mark, and count the newest mark's
-    # delay from this time, so that the delay of the skipped marks isn't lost.
+    # While the job works on a mark, newer marks may come and wait, and later the job skips to the newest of them. Here
+    # is the time since which the oldest waiting mark has been under way; None if no mark waits. The delay of the newest
+    # mark is counted from this time, so that the delay of the skipped marks isn't lost.
     skipped: float | None = None
     attempts: list[_Attempt] = field(default_factory=list)
 
@@ -213,12 +214,13 @@ class Heartbeats:
         self._sources: frozenset[str] = frozenset()
         self._job_of: Mapping[str, _Job] = {}
         self._emits: Mapping[str, _Index] = {}
-        # Since when the ends of topics of sources couldn't be read, and why.
+        # The time since which the ends of the source topics couldn't be read, and the reason.
         self._failing: tuple[float, str] | None = None
-        # The outputs that no index here reads, with their ends at the last heartbeat.
+        # The output topics of jobs that no index here reads, with their ends at the last heartbeat.
         self._outputs: Offsets = {}
-        # By the topic that a job or an index writes: the mark at which it has arrived, without a position. Rows behind
-        # the mark are before the end of the topic, which becomes the position as soon as the broker tells it.
+        # By the topic that a job or an index writes: the mark that the job or index has reached, without a position.
+        # All that follows from rows before the mark is on the topic now, so the topic's end becomes the position of the
+        # mark as soon as the broker returns it.
         self._ended: dict[str, tuple[float, float, float]] = {}
 
     def follow(self, plans: Iterable[GraphPlan]) -> None:
@@ -420,7 +422,7 @@ class Heartbeats:
                 sent.append(self._marked(name, topic))
                 tokens[name] = topic.token
         goals = {name: mark.goal for name, mark in known.items()}
-        # At most `ATTEMPTS` are awaited. The oldest one stays, since its markers may still arrive, and the newest one
+        # At most `ATTEMPTS` marks are awaited. The oldest one stays, since its markers may still arrive. The newest one
         # is replaced.
         del job.attempts[ATTEMPTS - 1 :]
         job.attempts.append(_Attempt(at, rows_at, since, goals, now, tokens, tuple(sent)))

@@ -16,9 +16,10 @@ from caraway.state.permissions import Grant
 
 # How many tokens, or lines of the audit log, an answer has if the request sets no `limit`, and the greatest `limit`.
 LISTED, MAX_LISTED = 100, 1_000
-# The most roles that one request gives, and the most characters of a note. Accounts and roles have shorter names.
+# The most roles that one request gives, and the most characters of a note and of a name. The names of accounts and
+# roles are shorter.
 MAX_ROLES, MAX_NOTE, MAX_NAME = 50, 500, 200
-# A token that is meant to last longer has no end.
+# The most days that a token lasts. One that should last longer is made without an end.
 MAX_DAYS = 36_500
 # Postgres can't store a text with the character NUL.
 STORABLE = r"^[^\x00]*$"

@@ -45,8 +45,8 @@ async def health(context: ServerContext, request: Request) -> HttpResponse:
     found = context.deployment.status.health
     problems = found.problems()
     if not context.deployment.accounts.gate.knows(request.headers):
-        # Reasons have addresses and names of topics, and any `Host` is answered here, so a page of another site could
-        # read them, too.
+        # Callers without a token get no reasons, which contain addresses and names of topics. Any `Host` is accepted
+        # here, so even a page of another site could read the reasons.
         hidden = {"status": "unavailable", "err_msg": HIDDEN, "code": "unavailable"}
         return json_response(hidden, 503) if problems else json_response({"status": "ok"})
     if problems:
@@ -170,7 +170,7 @@ def _index(deployment: Deployment) -> dict[str, Any]:
     seconds = {lag.asset: lag.seconds for lag in deployment.status.lags.look()}
     status: dict[str, Any] = deployment.index.status()
     indexes = [
-        # The lag in records is read a moment after that in seconds. An index may have caught up in between, so 0
+        # The lag in records is read a moment after the lag in seconds, and an index may have caught up in between. So 0
         # records mean 0 seconds.
         {
             **index,

@@ -16,11 +16,11 @@ from caraway.errors import InvalidInputError, TooLargeError
 from caraway.process.arrow_messages import plain_size
 from caraway.process.json_text import MAX_DEPTH, MAX_VALUES
 
-# The most messages (schema, dictionaries and record batches) of a stream. Reading one takes some 20 us however small it
-# is, so all of them take 40 ms. Usual writers stay far below: a batch has thousands of rows, and a dictionary or two.
+# The most messages (schema, dictionaries and record batches) of a stream. Reading a message takes some 20 us however
+# small it is, so this many take 40 ms. Usual streams have far fewer, since a batch has thousands of rows.
 MAX_MESSAGES = 2_000
-# The most bytes of a message's metadata. A column takes some 100 bytes in that of a schema and 50 in that of a batch,
-# so MAX_COLUMNS columns fit.
+# The most bytes of a message's metadata. For each column, the metadata of a schema takes some 100 bytes, and that of a
+# batch 50, so MAX_COLUMNS columns fit.
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_COLUMNS = 5_000
 # pandas stores NaT, its missing time, as this number of nanoseconds.

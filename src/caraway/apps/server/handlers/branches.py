@@ -21,7 +21,7 @@ from caraway.state.permissions import Caller, Mode
 
 COMMITS_SHOWN = 50
 CLOSED_SHOWN = 20
-# The most pairs of commits whose differences are kept. To compare two large ones takes a second or more.
+# The most pairs of commits whose differences are cached. A comparison of two large commits takes a second or more.
 MAX_DIFFERENCES = 100
 Number = Annotated[int, Meta(ge=0, lt=100_000)]
 CommitId = Annotated[
@@ -144,8 +144,8 @@ async def branch_log(context: ServerContext, request: Request[Nothing, LogParame
     limit = request.parameters().limit
     records = await asyncio.to_thread(context.deployment.state.history, request.branch, limit=limit)
     if not request.caller.may_all(Mode.READ_DEFINITION, request.branch):
-        # The lines of a summary name all that a commit has changed, so a caller who may read only a part gets none of
-        # them.
+        # The lines of a summary name all that a commit has changed, so a caller who may read only some definitions gets
+        # no lines.
         records = tuple(replace(record, summary=()) for record in records)
     return json_response(History(request.branch, records))
 
@@ -155,7 +155,7 @@ async def branch_diff(context: ServerContext, request: Request[Nothing, DiffPara
     asked = request.parameters()
     ends = await _readable(context, request, asked.before), await _readable(context, request, asked.after)
     every = all([await _may_read_all(context, request, end) for end in ends])
-    # A commit never changes, so what differs between two of them never does.
+    # A commit never changes, so the differences between two commits can be cached for any time.
     key = (*ends, None if every else request.caller.grants)
     found = context.differences.get(key)
     if found is None:

@@ -33,7 +33,7 @@ from caraway.offline.monitoring.drift.reports import (
 )
 from caraway.state.permissions import Caller, Mode
 
-# The frequent values of a field in an answer.
+# The number of frequent values of a field that an answer lists.
 SHOWN = 10
 
 

@@ -33,10 +33,10 @@ from caraway.state.sink_replays import SENT
 
 # The number of dead letters in an answer without the parameter `limit`, and the greatest value of `limit`.
 SHOWN, MAX_SHOWN = 50, 500
-# The most dead letters that are read from Kafka for one answer, since a caller may be allowed to see few of many. With
-# the answer's `next`, a further request goes on with those older than the last one that this answer considered.
+# The most dead letters that are read from Kafka for one answer, since a caller may be allowed to see few of many. The
+# answer's `next` leads to the dead letters that are older than the last one that this answer considered.
 SCANNED = 2_000
-# The seconds for which an answer waits for a sink to send a change again, and those between two looks.
+# The seconds that an answer waits at most for a sink to send a change again, and the seconds between two checks.
 OUTCOME_S, OUTCOME_POLL_S = 10.0, 0.1
 # The most characters of a reason in the list; the answer about a single dead letter has all of them.
 REASON = 300
@@ -165,8 +165,9 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
     if claim.done_at is None:
         elapsed = None if claim.elapsed is None else int(claim.elapsed.total_seconds() * 1000)
         digest = hashlib.blake2b(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS), digest_size=16).digest()
-        # No request can have this key, since keys of headers begin with an account and a colon. A header's time since
-        # the first attempt is at most a day, while this one may be longer.
+        # `RequestKey.parse` isn't used here, since it allows at most a day since the first attempt, and a replay may
+        # come later. The keys that `parse` makes begin with a hash of the account and a colon, so no request can have
+        # this key.
         key = RequestKey(f"dead-letter-{dead_letter.id}", elapsed, digest, request.caller.account)
         await context.ingest.put(endpoint, [row], key)
         await asyncio.to_thread(context.deployment.topics.replays.done, dead_letter.id)
@@ -251,13 +252,14 @@ def _require(
     dataset = dead_letter.body["dataset"]
     specs = {spec.name: spec for spec in served.graph.datasets}
     if dataset not in specs:
-        # A job names the dataset that it makes, which may exist only between two steps of a pipeline. The served graph
-        # has no such dataset, so there are no tags by which a grant that is limited to tags could allow the access.
+        # A job's dead letter names the dataset that the job computes, which may exist only between two steps of a
+        # pipeline. The served graph has no such dataset, so there are no tags by which a grant that is limited to tags
+        # could allow the access.
         raise ForbiddenError(
             f"account {request.caller.account!r} has {mode} by tags only, and {dataset!r} is no dataset of the branch"
         )
-    # A dead letter of a step shows a row of a dataset that the pipeline reads, so the caller needs the right for these
-    # datasets, too.
+    # A dead letter of a pipeline's step shows a row of a dataset that the pipeline reads. So the caller needs the right
+    # for all datasets that the pipelines read, too.
     read = [name for pipeline in specs[dataset].pipelines for name in datasets_read(pipeline.operator)]
     tags = context.limits.tags(served)
     for spec in (specs[name] for name in (dataset, *read) if name in specs):
@@ -277,8 +279,7 @@ def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, top
         if endpoint is None:
             return False
         target = endpoint.targets[0]
-        # Dead letters of older releases don't name their topic. They count as those of the topic that the dataset has
-        # now.
+        # Dead letters of older releases don't name their topic, so the dataset's current topic is assumed.
         topic = dead_letter.body.get("topic", target.topic)
         if topic != target.topic and topic not in topics:
             return False

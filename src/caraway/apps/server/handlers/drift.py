@@ -36,7 +36,7 @@ HOURS, MAX_HOURS = 24, 24 * 366
 # How many findings an answer has if the request sets no `limit`, and the greatest `limit`.
 FINDINGS, MAX_FINDINGS = 100, 1_000
 MAX_NAME = 1_000
-# The most bytes of a profile, in base64: some thousands of features.
+# The most bytes of a profile in base64. A profile of some thousands of features fits.
 MAX_PROFILE = 24 << 20
 
 
@@ -148,7 +148,8 @@ async def drift_findings(context: ServerContext, request: Request[Nothing, Findi
     if not request.caller.may_all(Mode.READ_DATA, request.branch):
         entities = context.limits.tags(served).entities
         seen = permitted(request.caller, Mode.READ_DATA, request.branch, entities)
-    # If some features are hidden, it isn't known how many distances have to be read for as many that may be seen.
+    # If some features are hidden from the caller, it isn't known how many distances must be read to fill the answer, so
+    # all of them are read.
     limit = asked.limit if seen is None else None
     found = await asyncio.to_thread(deployment.monitoring.drift.found, [request.branch], limit)
     findings = [

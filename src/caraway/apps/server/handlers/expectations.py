@@ -26,8 +26,8 @@ from caraway.offline.monitoring.quality.expectation_alerts import DAY_HOURS, sta
 from caraway.offline.monitoring.quality.store import QualityStore, Sample, Total, Windows
 from caraway.state.permissions import Mode
 
-# The hours, and the number of samples of each expectation, of an answer without these parameters, and the greatest
-# values of them.
+# The default and the greatest value of the parameter `hours`, and of the parameter `samples` (rows of each
+# expectation).
 HOURS, MAX_HOURS = 24, 24 * 366
 SHOWN, MAX_SHOWN = 3, 20
 _DECODE = msgspec.msgpack.Decoder(list[Any]).decode

@@ -29,8 +29,8 @@ from caraway.graph.references import inputs_of
 
 # The event time that Feast shows for entities, and for features that come from no row.
 NO_TIME = "1970-01-01T00:00:00Z"
-# The most requests whose resolved names are kept, by commit, features and join keys; an application makes a handful of
-# different ones. If there are as many, all of them are forgotten, and resolved again when they are needed.
+# The most requests whose resolved names are cached, by commit, features and join keys. An application makes a handful
+# of different ones. If the cache is full, it is cleared, and names are resolved again when they are needed.
 MAX_KEPT = 1_000
 
 
@@ -81,8 +81,8 @@ async def get_online_features(context: ReadContext, request: Request[OnlineFeatu
     columns = kept[1]
 
     def keep(_plan: CompiledPlan, batch: Batch) -> None:
-        # `Queries` runs a large query in a thread and calls this there. So the making of many texts of event times
-        # doesn't hold up other requests.
+        # `Queries` runs a large query in a thread, and calls this function in that thread. So the conversion of many
+        # event times to texts doesn't hold up other requests.
         times.update(event_times(columns, batch))
 
     answer = await context.queries.answer(plan, Given(data, is_large=request.is_large), None, keep)
@@ -118,7 +118,7 @@ def resolve(catalog: Catalog, references: Sequence[str], join_keys: Sequence[str
     outputs: list[tuple[str, str]] = []
     for reference in references:
         view, _, feature = reference.partition(":")
-        # Feast allows a version behind the name of a view. Featuresets have no versions, so such a name is an unknown
+        # Feast allows a version after the name of a view. Featuresets have no versions, so such a name is an unknown
         # view.
         spec = catalog.featuresets.get(view)
         if spec is None:

@@ -40,7 +40,7 @@ async def freshness(context: ServerContext, request: Request) -> HttpResponse:
     seen = _readable(context, request)
     found = [each for each in deployment.status.freshness.of(served.plan) if each.dataset in seen]
     if any(each.waits_for for each in found):
-        # The states of jobs come from Postgres; without it the answer only lacks them.
+        # The states of jobs come from Postgres. If Postgres doesn't answer, the answer is sent without them.
         with suppress(UnavailableError):
             jobs = await asyncio.to_thread(deployment.state.jobs)
             found = [replace(each, waits_for=explain(each.waits_for, each.dataset, jobs)) for each in found]

@@ -55,7 +55,7 @@ REFUSAL: Json = {
     "required": ["err_msg", "code"],
     "properties": {"err_msg": {"type": "string"}, "code": {"type": "string"}, "request_id": {"type": "string"}},
 }
-# The header that names the branch. The server accepts Fennel's name of it as well, which the document leaves out.
+# The header that names the branch. The server also accepts the header of Fennel's API, which the document leaves out.
 BRANCH: Json = {
     "name": "X-Caraway-Branch",
     "in": "header",
@@ -129,7 +129,8 @@ def _operation(endpoint: Endpoint, schemas: Mapping[object, Json], query: Json) 
     others = {media: {"schema": BYTES} for media in endpoint.accepts if media != JSON}
     content: Json = {"text/plain": {}, "text/html": {}}
     if endpoint.answer is not None:
-        # An endpoint that takes JSON and another media type, as queries take Arrow, can answer in that one, too.
+        # An endpoint that accepts another media type besides JSON, as queries accept Arrow, can answer in that type,
+        # too.
         content = {JSON: {"schema": schemas[endpoint.answer]}, **(others if JSON in endpoint.accepts else {})}
     operation: Json = {
         "operationId": endpoint.operation or re.sub("_(.)", lambda found: found[1].upper(), name),

@@ -24,7 +24,7 @@ from caraway.state.model import MAIN
 from caraway.state.permissions import Mode
 
 LETTERS = "dead letters"
-# The handlers of what is found in rows, with the parameters by which they read little.
+# The handlers that report problems of rows and features, with the query strings by which they read little.
 FINDINGS: Mapping[str, tuple[Handler, str]] = {
     LETTERS: (waiting, ""),
     "expectations": (expectations, "brief=true"),
@@ -42,7 +42,7 @@ async def problems(context: ServerContext, request: Request) -> HttpResponse:
     found = problems_of(answer, datasets, datetime.now(UTC))
     reads_data = request.caller.may(Mode.READ_DATA, request.branch)
     if reads_data:
-        # A request for dead letters would wait long for a broker that is known not to answer.
+        # A request for dead letters would wait long for a broker that doesn't answer, so none is sent if that is known.
         asked = {kind: how for kind, how in FINDINGS.items() if kind != LETTERS or "kafka" not in answer["problems"]}
         answers = await asyncio.gather(*(_found(context, request, *how) for how in asked.values()))
         found += problems_found(dict(zip(asked, answers, strict=True)))

@@ -26,8 +26,8 @@ T = TypeVar("T")
 # A query with more rows than this runs in a thread, because in the event loop it would hold up all other requests.
 INLINE_ROWS = 500
 THREADS = 4
-# The most queries and lookups that run in a thread, wait for one, or call Python extractors. A further one would wait
-# for seconds, so it is refused (429).
+# The most queries and lookups that run in a thread, wait for a thread, or call Python extractors. A further one is
+# refused (429), since it would wait for seconds.
 MAX_UNDER_WAY = 64
 # The most values (rows times columns) of an answer. Each takes up to 250 bytes, in Python and as text, so an answer
 # takes up to 250 MB.

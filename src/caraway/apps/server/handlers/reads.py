@@ -28,8 +28,8 @@ from caraway.process.json_text import MAX_VALUES, VALUE_BYTES
 
 # The column of a body in Arrow that holds the instant of each row.
 TIMESTAMPS = "timestamps"
-# The number of times that a query with rows runs to be explained, if the request doesn't set `runs`. The times of its
-# parts are measured by these runs.
+# How often a query with rows runs to be explained, if the request doesn't set `runs`. The runs measure the times of the
+# query's parts.
 RUNS = 20
 # The most characters of a workflow's name. It is a label of metrics, and is written with the rows of queries with
 # `log=true`.
@@ -161,9 +161,9 @@ async def _columns(request: Request[Any, Any]) -> dict[str, Any]:
     body = request.body
     if request.is_large:
         size = await in_decoder(decoded_bytes, body)
-        # A 64-bit number takes 8 bytes in Arrow, and up to VALUE_BYTES (64) as a Python value. So the values are
-        # counted as eight times the bytes of the stream, and as no more than MAX_VALUES of them, which is the most that
-        # a request may have.
+        # A 64-bit number takes 8 bytes in Arrow, and up to VALUE_BYTES (64) as a Python value. So the memory of the
+        # values is estimated as eight times the bytes of the stream, but at most as that of MAX_VALUES values, which is
+        # the most that a request may have.
         request.hold.grow(size + min(8 * size, MAX_VALUES * VALUE_BYTES))
     return dict(await in_decoder(read_columns, body) if request.is_large else read_columns(body))
 

@@ -19,10 +19,11 @@ from caraway.errors import UnknownEntityError
 from caraway.state.findings import MISMATCHES, UNCHECKED, FeatureCounts, Finding, Sample
 from caraway.state.permissions import Mode
 
-# The hours, and the number of samples, of an answer without these parameters, and the greatest values of them.
+# The default and the greatest value of the parameter `hours`, and of the parameter `samples`.
 HOURS, MAX_HOURS = 24, 24 * 366
 SHOWN, MAX_SHOWN = 20, 500
-# The findings that answers count, in their order. Iteration over the class would take most of the time of an answer.
+# The findings that answers count, in their order, as lists: a loop over the enumeration `Finding` for each feature
+# would take most of the time of an answer.
 OF_MISMATCHES, OF_UNCHECKED = ([finding for finding in Finding if finding in of] for of in (MISMATCHES, UNCHECKED))
 
 
@@ -78,13 +79,14 @@ async def skew(context: ServerContext, request: Request[Nothing, SkewParameters]
     served = deployment.graphs.require_served_graph(request.branch)
     entities = context.limits.tags(served).entities
     since = datetime.now(UTC) - timedelta(hours=asked.hours)
-    # Counts are kept by the hour, so that of the first one belongs to it as a whole.
+    # Counts are stored by the hour, so the first hour is counted as a whole.
     counts = await asyncio.to_thread(
         deployment.monitoring.skew.counts, request.branch, since.replace(minute=0, second=0, microsecond=0)
     )
     defined = {f"{spec.name}.{feature.name}" for spec in served.graph.featuresets for feature in spec.features}
     readable = defined & permitted(request.caller, Mode.READ_DATA, request.branch, entities)
-    # Without the right to all data, features that aren't defined any more aren't shown: nobody knows their tags.
+    # The tags of a feature that isn't defined any more aren't known, so it is shown only to callers with the right to
+    # all data.
     every = request.caller.may_all(Mode.READ_DATA, request.branch)
     seen = [found for found in counts if every or found.feature in readable]
     if asked.feature is not None:
@@ -107,7 +109,7 @@ def _only(name: str, counts: Sequence[FeatureCounts], readable: Collection[str])
         return feature == name or feature.startswith(f"{name}.")
 
     found = [counted for counted in counts if is_meant(counted.feature)]
-    # A feature that the caller may not read looks as if there were none.
+    # For a feature that the caller may not read, the error is the same as for one that doesn't exist.
     if not found and not any(map(is_meant, readable)):
         raise UnknownEntityError(f"there is no feature or featureset {name[:100]!r} on the branch")
     return found

@@ -33,8 +33,8 @@ from caraway.offline.queries.model import (
 from caraway.offline.why.running import NAME
 from caraway.state.permissions import Caller, Mode
 
-# The seconds that a request waits for an explanation by default, and at most. Then it is answered without, and the
-# caller asks again.
+# The default and the greatest number of seconds that a request waits for an explanation. After that time the answer has
+# none, and the caller asks again.
 WAIT_SECONDS, MAX_WAIT_SECONDS = 10.0, 60.0
 LOOK_SECONDS = 0.05
 MAX_NAME = 1_000

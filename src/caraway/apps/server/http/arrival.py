@@ -14,7 +14,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from caraway.apps.server.http.messages import AllHeaders, RsgiScope
 
 HTTPS = "https"
-# The most steps of a way through proxies that are looked at.
+# The most proxies on the way of a request that are looked at.
 MAX_STEPS = 20
 # The number of connections whose address is remembered.
 CONNECTIONS = 4096
@@ -80,8 +80,8 @@ class Proxies:
         if not steps:
             _ARRIVAL.set(direct)
             return
-        # Each proxy adds a step at the end. Only the last step is of the proxy that was found to be trusted; the one
-        # before it is believed if the last one came from a trusted proxy again, and so on.
+        # Each proxy appends a step. The last step is of the proxy that was found to be trusted. An earlier step is
+        # believed only if the address in the step behind it is also one of a trusted proxy.
         nearest = steps[-1]
         address = peer
         for step in reversed(steps[-MAX_STEPS:]):

@@ -13,8 +13,8 @@ from msgspec import Meta, Struct
 from caraway.dataplane.ingest.table import json_type
 from caraway.errors import InvalidInputError, TooLargeError
 
-# The parts of msgspec's error messages by which the causes are told apart: the name of a missing member, the place of
-# any other fault, and the greatest length of a list or text that is too long.
+# Patterns for msgspec's error messages: the name of a missing member, the place of any other fault, and the greatest
+# length of a list or text that is too long.
 _MISSING = re.compile(r"Object missing required field `(.+)`")
 _PLACE = re.compile(r"`\$\.((\w+)(?:\[(\d+)\])?[^`]*)`$")
 _LONGEST = re.compile(r"of length <= (\d+)")
@@ -91,8 +91,8 @@ def _refusal(
     elif quoting:
         shown = repr(value[:LONGEST_QUOTED])
     else:
-        # The message shows a number that is out of bounds. It has only the type of any other value, because a text may
-        # be a secret.
+        # The message shows a number that is out of bounds. For any other value it shows only the type, because a text
+        # may be a secret.
         shown = str(value) if isinstance(value, (int, float)) and "got" not in text else json_type(value)
     return InvalidInputError(f"{place} is {shown}; {remedy}")
 

@@ -9,8 +9,8 @@ from caraway.apps.server.http.budget import SMALL_BYTES, Hold
 from caraway.apps.server.http.messages import ANY_HEADER, DECODERS, MAX_BODY_BYTES, Exchange, Headers
 from caraway.errors import InvalidInputError, TooLargeError
 
-# The most bytes that one step of decompression yields, which takes about a millisecond. A body that yields fewer is
-# decompressed in the event loop; the rest of a larger one in a thread.
+# A step of decompression yields at most this many bytes, which takes about a millisecond. A body that yields fewer is
+# decompressed in the event loop; the rest of a larger body is decompressed in a thread.
 STEP_BYTES = 256 * 1024
 # Bodies of up to this many bytes aren't counted in the memory of requests. A token may have 1,000 requests under way
 # (the default of server.concurrency_per_token), so small bodies take some 4 MiB for each token.
@@ -43,7 +43,7 @@ async def read_body(headers: Headers, exchange: Exchange, hold: Hold, form_bytes
         raise InvalidInputError("a form is sent as it is, without Content-Encoding")
     if size is None and headers.get("transfer-encoding") is None:
         return b""
-    # Strangers may announce forms that never arrive, so only the part of a form that has come counts.
+    # Anybody may announce a form that never arrives, so only the bytes of a form that have arrived are counted.
     if size is None or size > (SMALL_BYTES if form_bytes is None else TINY_BYTES):
         body = await _read_chunks(exchange, hold, most)
     else:
@@ -70,7 +70,7 @@ async def _read_chunks(exchange: Exchange, hold: Hold, most: int) -> bytes:
         body += chunk
         if len(body) > most:
             raise too_large("more", most)
-    # This makes a second copy of the body, which exists beside the first only until the return.
+    # The copy of the body exists beside the original only until the return.
     return bytes(body)
 
 
@@ -86,8 +86,8 @@ class _Zlib:
         """Return the next bytes, none at the end. Raises `InvalidInputError` if the body is damaged."""
         found = b""
         try:
-            # Some input, such as the header of gzip or the end of a block, yields no bytes. A step without bytes would
-            # mean the end of the body, so it goes on until there are some.
+            # Some input, such as the header of gzip or the end of a block, yields no bytes. An empty result would mean
+            # the end of the body, so the step goes on until there are bytes.
             while not found and not self._decompressor.eof and self._rest:
                 found = self._decompressor.decompress(self._rest, STEP_BYTES)
                 self._rest = self._decompressor.unconsumed_tail

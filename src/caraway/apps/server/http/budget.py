@@ -10,7 +10,7 @@ from collections import Counter
 from caraway.errors import BusyError
 
 # The most bytes that all requests under way hold together, unless server.requests_memory_mb sets another number. The
-# largest request needs some 150 MB for its text and values, most need less than a thousandth of that.
+# largest request needs some 150 MB for its text and values. Most requests need less than a thousandth of that.
 MAX_BYTES = 256 * 1024 * 1024
 # A request that holds up to SMALL_BYTES may use the whole budget. One that needs more bytes is refused if all requests
 # would then hold more than LARGE_SHARE of the budget, so that slow uploads of large bodies leave memory for small

@@ -19,14 +19,16 @@ from caraway.process.recurring import Recurring
 
 LOG = structlog.get_logger(__name__)
 
-# Strangers of one address may have a sixteenth of the connections, and all strangers together a half.
+# The connections of strangers are bounded: those of one address to a sixteenth of what the server accepts, and all of
+# them together to a half.
 ADDRESS_PART, STRANGERS_PART = 16, 2
-# The seconds between two looks, and after a look that has ended connections. To hold all connections in spite of that,
-# a stranger must open half of them within the shorter time: 82,000 a second with the default of 16,384.
+# Seconds between two looks at the connections, and the shorter pause after a look that has ended some. To occupy all
+# connections in spite of that, a stranger must open half of them within the shorter pause: 82,000 a second with the
+# default of 16,384.
 LOOK_S, SOON_S = 0.5, 0.1
-# The seconds between two lines in the log.
+# Seconds between two log lines about connections that were ended.
 TOLD_S = 60.0
-# The names of the files of this process, which are the numbers of its descriptors.
+# The folder whose file names are the numbers of this process's open descriptors.
 DESCRIPTORS = Path("/dev/fd")
 
 # A client as the HTTP server names it: "127.0.0.1:47011", "[::1]:47011".
@@ -58,10 +60,10 @@ class Connections(Recurring):
         self._believes = believes
         self._clock = clock
         self._known: set[Client] = set()
-        # The clients that have become known since the last look began. That look may not have seen their connections,
-        # so it keeps them.
+        # The clients that have shown a valid token since the last look began. That look may have listed the connections
+        # before theirs were open, so the next look adds these clients.
         self._new: set[Client] = set()
-        # When a connection of a stranger was seen first.
+        # The time at which each connection of a stranger was first seen.
         self._strangers: dict[Client, float] = {}
         self._ended_at = self._told_at = float("-inf")
         self._untold = 0
@@ -126,14 +128,15 @@ def address_of(client: Client) -> str:
 def _client_of(descriptor: int, port: int) -> Client | None:
     """Return the client at the other end of a descriptor; None if it is no connection to this port."""
     try:
-        # Without a family and a type, Python would ask the system for them. The calls below don't depend on them.
+        # Without a family and a type, Python would ask the system for both. The calls below work with any family and
+        # type.
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
     except OSError:
         return None
     try:
         return _client(connection, port)
     finally:
-        # The descriptor belongs to the HTTP server. Without this, it would be closed with the object.
+        # Without this, the descriptor would be closed with the object, but it belongs to the HTTP server.
         connection.detach()
 
 

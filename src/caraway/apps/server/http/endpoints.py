@@ -15,8 +15,8 @@ from caraway.apps.server.http.messages import Headers, HttpResponse, Request
 from caraway.state.permissions import Caller, Mode
 
 API = "/api/v1"
-# An error about an unknown path names so many similar paths, which are found by so many of its first characters, and
-# the path of the document that describes all endpoints.
+# For an error about an unknown path: how many similar paths it names, how many characters of the path are compared to
+# find them, and the path of the document that describes all endpoints.
 NEAREST, COMPARED, DESCRIBED = 3, 80, f"{API}/openapi.json"
 
 JSON = "application/json"
@@ -161,8 +161,8 @@ class Endpoint:
 def forms(handler: Handler) -> tuple[type[Struct], type[Struct]]:
     """Return the Structs of the body and the query string that a handler's parameter `request` has as arguments."""
     forms: tuple[Any, ...] = (*get_args(get_type_hints(handler)["request"]), Nothing, Nothing)
-    # `Any` names no Struct, so a handler of `Request[Any, Any]` gets at most the bytes of a body, and nothing is
-    # decoded.
+    # `Any` is no Struct, so nothing is decoded for a handler of `Request[Any, Any]`; the request has at most the bytes
+    # of a body.
     body, parameters = (Nothing if form is Any else form for form in forms[:2])
     return body, parameters
 
@@ -204,8 +204,8 @@ class Router:
         )
         if allowed:
             return WrongMethodError(f"{path} doesn't take {method}; it takes {', '.join(allowed)}", ", ".join(allowed))
-        # A stranger may ask for a path of any length, and the time of the search grows with it. So only its beginning
-        # is compared.
+        # A stranger may ask for a path of any length. The search takes longer for a longer text, so only the beginning
+        # of the path is compared.
         known = dict.fromkeys(endpoint.path for endpoint in self._endpoints)
         near = get_close_matches(path[:COMPARED], known, n=NEAREST, cutoff=0.0)
         listed = ", ".join(f"{e.method} {e.path}" for name in near for e in self._endpoints if e.path == name)

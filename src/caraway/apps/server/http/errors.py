@@ -27,8 +27,8 @@ from caraway.errors import (
 )
 from caraway.process.request_ids import REQUEST_ID
 
-# Seconds after which a client should try again, which the header `Retry-After` of an answer with status 503 or 429
-# says. A part of the server that is started again works within a few seconds.
+# The header `Retry-After` of an answer with status 503 or 429: the seconds after which a client should try again. A
+# part of the server that is started again works within a few seconds.
 RETRY_AFTER_S = "1"
 # The most characters of an error message in an answer: enough to quote several names and to list the valid choices,
 # while a long text of a client isn't sent back to it.

@@ -22,8 +22,8 @@ from caraway.state.model import MAIN
 from caraway.state.permissions import ANYBODY, Caller
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
-# The threads in which large bodies are decompressed and made into values, and large answers are compressed. Values are
-# made under Python's global lock, so more threads wouldn't make them sooner, but hold more memory at the same time.
+# The threads that decompress and decode large bodies, and compress large answers. Decoding runs under Python's global
+# lock, so more threads wouldn't be faster, but would hold more memory at the same time.
 DECODERS: Final = ThreadPoolExecutor(2, thread_name_prefix="decoder", initializer=show_name)
 # The window bits by which zlib accepts both gzip and zlib headers.
 ANY_HEADER = 32 + zlib.MAX_WBITS

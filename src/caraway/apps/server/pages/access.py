@@ -38,9 +38,9 @@ from caraway.errors import CarawayError, ForbiddenError, UnauthenticatedError, s
 from caraway.state.access import digest_of
 from caraway.state.permissions import ANYBODY
 
-# The action of a sign-in in the audit log, whether it was refused or succeeded.
+# The name of a sign-in in the audit log, whether it was refused or succeeded.
 SIGNING_IN = "sign in"
-# The cookie of a browser while its person is at the identity provider, and the time that this may take.
+# The cookie of a browser while its person signs in at the identity provider, and the time that the sign-in may take.
 AT_PROVIDER = "caraway_sign_in"
 AWAY = timedelta(minutes=10)
 OTHER_BROWSER = (
@@ -78,7 +78,7 @@ async def sign_out(context: PageContext, request: Request[Any, Any]) -> HttpResp
     gate, access = accounts.gate, accounts.access
     session = session_in(request.headers)
     if access is not None and session is not None:
-        # A session that has ended already needs no end, and a made-up one no line of the audit log.
+        # A session that has ended already needn't be ended. For a made-up id no line is written to the audit log.
         with suppress(UnauthenticatedError):
             caller = await gate.signed_in(request.headers)
             await asyncio.to_thread(access.acting_for(caller).end_session, session)
@@ -96,7 +96,7 @@ async def go_to_provider(context: PageContext, request: Request[Any, Any]) -> Ht
         )
     except CarawayError as error:
         return _not_signed_in(context, error, HOME)
-    # A page of another site leads the browser back, so the cookie can't be a strict one.
+    # The provider's site leads the browser back, and browsers send no SameSite=Strict cookie then.
     kept = cookie_of(AT_PROVIDER, f"{secret}.{wanted}", AWAY, tls=provider.is_over_tls, same_site="Lax")
     return redirect(address, kept)
 
@@ -110,9 +110,9 @@ async def signed_in(context: PageContext, request: Request[Any, Any]) -> HttpRes
     wanted, caller = HOME, ANYBODY
     gone = cookie_of(AT_PROVIDER, "", AWAY, tls=provider.is_over_tls, same_site="Lax")
     try:
-        # State, nonce and PKCE's verifier are derived from the secret in the browser's cookie, so no server keeps them.
-        # A return that doesn't fit the cookie is refused: an attacker could sign the victim in to the attacker's own
-        # account otherwise (login CSRF).
+        # State, nonce and PKCE's verifier are derived from the secret in the browser's cookie, so no server stores
+        # them. If the state doesn't fit the cookie, the sign-in is refused. Otherwise an attacker could sign the victim
+        # in to the attacker's own account (login CSRF).
         if not secret or not hmac.compare_digest(fields.get("state", "").encode(), _derived(secret, "state").encode()):
             raise UnauthenticatedError(OTHER_BROWSER)
         with suppress(ValueError):

@@ -9,9 +9,9 @@ from caraway.apps.server.pages.parameters import given, whole
 from caraway.apps.server.pages.session import form_fields, form_of
 from caraway.errors import CarawayError, InvalidInputError
 
-# The rows of a page.
+# The most rows of a page.
 LISTED = 50
-# The pages of tokens that can be reached.
+# The highest number of a page of tokens.
 MAX_PAGE = 20_000
 
 
@@ -72,7 +72,7 @@ async def _tokens(
     status: int = 200,
 ) -> HttpResponse:
     page = whole(request, "page", 1, MAX_PAGE)
-    # One more than is shown tells whether there are older ones.
+    # One token more than is shown is asked for, to find out whether there are older ones.
     found = (await context.ask(request, "list_tokens", limit=LISTED + 1, skip=(page - 1) * LISTED))["tokens"]
     known = await context.ask(request, "list_roles")
     return context.page(

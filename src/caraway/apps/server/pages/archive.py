@@ -7,7 +7,7 @@ from caraway.apps.server.pages.context import PageContext
 from caraway.observations.observation import rows_of
 from caraway.observations.operating import ARCHIVE
 
-# The rows of the table.
+# The most rows of the table.
 LISTED = 200
 
 

@@ -10,7 +10,7 @@ from caraway.errors import InvalidInputError
 from caraway.state.permissions import Mode
 
 LISTED = 50
-# The changes of a branch that a page can make: the target of the API, and the member of its body that has the name of
+# The changes of a branch that a page can make: the target of the API's endpoint, and the member of its body that names
 # the commit or branch whose definitions are committed again.
 CHANGES = {"roll_back": "commit_id", "promote": "source"}
 

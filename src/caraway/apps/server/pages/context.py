@@ -18,10 +18,10 @@ from caraway.apps.server.pages.session import HOME, code_of, fields_in, html
 from caraway.errors import CarawayError, ForbiddenError, InvalidInputError
 from caraway.state.permissions import ANYBODY
 
-# The most graphs whose catalogues are kept: those of the branches and roles that people look at.
+# The most graphs whose catalogues are cached: those of the branches and roles that people look at.
 MAX_CATALOGUES = 8
-# The pages that show how something is now, and have no form whose entries would be lost. They are loaded again by
-# themselves after some seconds, one of `REFRESH` as the address chooses.
+# The pages that show a current state and have no form whose entries would be lost. Browsers load them again after some
+# seconds. The parameter `refresh` in the address chooses one of `REFRESH`.
 LIVE = frozenset(
     f"{HOME}{page}" for page in ("", "/dataset", "/feature", "/job", "/source", "/sink", "/quality", "/jobs")
 )

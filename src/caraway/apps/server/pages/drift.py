@@ -10,11 +10,11 @@ from caraway.observations.monitoring import DRIFT, PROFILES
 from caraway.observations.observation import rows_of
 from caraway.offline.monitoring.drift.reports import Against
 
-# The findings of the list, and the features, and the fields of a dataset, of a comparison that are shown.
+# The most findings in the list, and the most features, or fields of a dataset, in a comparison.
 FINDINGS, FEATURES, FIELDS = 200, 100, 50
-# The hours that are compared unless the address has others, those that the page offers, and the greatest number.
+# The hours that are compared by default, those that the page offers, and the greatest number.
 HOURS, OFFERED, MAX_HOURS = 24, (1, 24, 168), 24 * 366
-# The references as people read them; empty is what the API takes without one.
+# The references in plain words, by the value of the parameter; with an empty value, the API chooses.
 REFERENCES = {
     "": "the reference that was set, or else a day before",
     "training": "the reference that was set",

@@ -33,11 +33,11 @@ from caraway.graph.specs import (
 )
 from caraway.state.permissions import Mode
 
-# The rows of a sample, and the most characters of a value in it.
+# The most rows of a sample, and the most characters of a value in it.
 SAMPLE, LONGEST = 5, 80
 # The most datasets of a feature whose ages are in its chart.
 CHARTED = 10
-# The hours of the served values on the page of a feature.
+# The page of a feature shows the values that were served in this many hours.
 VALUES_HOURS = 24
 
 

@@ -6,7 +6,7 @@ from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.overview import wanted_jobs
 
-# The rows of the table.
+# The most rows of the table.
 LISTED = 200
 
 

@@ -24,7 +24,7 @@ async def letters(context: PageContext, request: Request[Any, Any]) -> HttpRespo
         source=source or None,
         before=given(request, "before") or None,
     )
-    # Letters that the caller may not see are passed over, so a page may be short although older ones follow.
+    # Dead letters that the caller may not see are skipped, so a page may have few rows although older ones follow.
     return context.page(
         request,
         "letters.html",

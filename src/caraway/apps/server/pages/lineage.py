@@ -15,7 +15,7 @@ from caraway.errors import UnknownEntityError
 from caraway.graph.trees import reached
 from caraway.observations.figures import seconds
 
-# The steps from the entity that are drawn, and the most that may be asked for.
+# The default and the greatest number of steps around the entity that are drawn.
 DEPTH, MAX_DEPTH = 2, 6
 # The most neighbours in a list.
 LISTED = 200

@@ -7,7 +7,7 @@ from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.session import form_of
 
-# The rows of the table.
+# The most rows of the table.
 LISTED = 200
 # The states of an offline query that isn't over.
 UNDER_WAY = ("waiting", "running")

@@ -20,7 +20,7 @@ from caraway.observations.figures import instant
 from caraway.observations.observation import Row, rows_of
 from caraway.observations.operating import JOBS
 
-# The rows of a page of the catalog, and of a list on the overview.
+# The most rows of a page of the catalog, and of a list on the overview.
 PER_PAGE, LISTED = 50, 15
 
 

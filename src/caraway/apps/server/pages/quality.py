@@ -9,11 +9,12 @@ from caraway.apps.server.pages.parameters import given, whole
 from caraway.observations.monitoring import EXPECTATIONS
 from caraway.observations.observation import rows_of
 
-# The rows of the list, and the expectations of a dataset's page, which each have a chart and a table.
+# The most expectations in the list, and the most on the page of a dataset, where each one has a chart and a table.
 ROWS, SECTIONS = 100, 20
-# The hours of a chart unless the address has others, those that the page offers, and the greatest number.
+# The hours of a chart by default, those that the page offers, and the greatest number.
 HOURS, OFFERED, MAX_HOURS = 72, (24, 72, 168, 720), 24 * 366
-# The rows that failed of each expectation, the most characters of a value, and the rows of a table of counts.
+# The most failed rows that are shown of each expectation, the most characters of a value, and the most rows of a table
+# of counts.
 SAMPLES, LONGEST, COUNTED = 5, 80, 24
 
 

@@ -21,8 +21,8 @@ from caraway.errors import ForbiddenError, InvalidInputError, UnauthenticatedErr
 from caraway.state.model import MAIN
 
 COOKIE = "caraway_session"
-# Browsers keep a cookie whose name begins so only if this very host has sent it over TLS, for all of its paths. So no
-# other port without TLS, and no neighbouring host, can set it.
+# Browsers accept a cookie whose name has this prefix only if this very host has sent it over TLS, for all of its paths.
+# So no other port without TLS, and no neighbouring host, can set the cookie.
 OVER_TLS = "__Host-"
 # The most fields of a form or an address, and the most cookies of a request that are looked at. A form that gives a
 # token its roles has a field for each role.
@@ -36,8 +36,9 @@ HOME = "/console"
 SIGN_IN = "/console/sign-in"
 # The forms that can be sent without a token.
 OPEN_PAGES = frozenset({SIGN_IN, "/console/sign-out"})
-# Nothing is loaded from anywhere but this server, no script runs, and no other page may show one of these in a frame.
-# The referrer is kept within the site: without any, browsers would send forms with the origin `null`.
+# Headers of all pages. Nothing is loaded from other servers, no script runs, and no other page may show a page of the
+# console in a frame. The referrer is sent only to this server; without any, browsers would send forms with the origin
+# `null`.
 SECURITY: tuple[tuple[str, str], ...] = (
     (
         "content-security-policy",
@@ -80,7 +81,8 @@ class PageHeaders:
         if key in BRANCH_HEADERS:
             return self._branch or default
         if key == "accept":
-            # The endpoints of the API that a page asks answer in JSON, whatever a browser accepts.
+            # A page calls endpoints of the API internally and needs their answers in JSON, whatever the browser
+            # accepts.
             return default
         return self._headers.get(key, default)
 
@@ -98,8 +100,8 @@ class Console:
         here = f"{path}?{query_string}" if query_string else path
         if isinstance(error, UnauthenticatedError):
             if headers.get("sec-fetch-site") == "cross-site" and session_in(headers) is None:
-                # A link on another site: browsers leave a strict cookie out at first, and send it when a page of this
-                # server asks again.
+                # The request comes from a link on another site. Browsers leave a SameSite=Strict cookie out then, and
+                # send it when a page of this server asks again.
                 return html(render("again.html", here=here))
             return redirect(link("/sign-in", next=here if path != SIGN_IN else None))
         text = render(
@@ -137,8 +139,8 @@ def session_in(headers: Headers) -> str | None:
 
 def cookie_in(headers: Headers, name: str) -> str | None:
     """Return the value of a cookie of a request, by TLS only of one that TLS protects; None without one."""
-    # The time of http.cookies grows with the square of a hostile header, and the header is read before the caller is
-    # known.
+    # The cookies are parsed here, since the time of http.cookies grows with the square of a hostile header, and the
+    # header is read before the caller is known.
     parts = (part.strip().partition("=") for part in (headers.get("cookie") or "").split(";", MAX_COOKIES))
     found = {key: value for key, _, value in reversed([*parts]) if key in {name, OVER_TLS + name} and value}
     return found.get(OVER_TLS + name) or (None if came_by_tls() else found.get(name))
@@ -146,7 +148,8 @@ def cookie_in(headers: Headers, name: str) -> str | None:
 
 def is_over_tls(headers: Headers) -> bool:
     """Return whether a browser has sent a form over TLS, to this server or to a proxy in front of it."""
-    # The origin has the scheme that the browser sees, also if nobody has told this server to trust the proxy.
+    # The origin has the scheme that the browser uses, even if `server.trusted_proxies` doesn't list the proxy that ends
+    # TLS.
     return came_by_tls() or (headers.get("origin") or "").startswith("https:")
 
 
@@ -169,7 +172,7 @@ def form_of(body: bytes, headers: Headers, *, signed_in: bool = True) -> dict[st
         ForeignSiteError: Another page, or a program, sent it.
         ForbiddenError: The form is of another session.
     """
-    # Any other origin was compared with the server's name by `Sites`.
+    # `Sites` has already compared any other origin with the server's name.
     if headers.get("origin") in {None, "null"} and headers.get("sec-fetch-site") != "same-origin":
         raise ForeignSiteError("a form of the console may be sent by its own pages only")
     fields = {name: values[-1] for name, values in fields_in(body.decode("utf-8", "replace")).items()}
@@ -204,7 +207,8 @@ async def json_of(request: Request[Any, Any], text: str, noun: str, *, empty: ob
 
 def page_after(wanted: str) -> str:
     """Return the address to go to after signing in: the wanted one if it is a page of the console, else the first."""
-    # `urlsplit` leaves out tabs and line ends, which would stand in the header of the answer.
+    # `urlsplit` ignores tabs and line ends, but they would get into a header of the answer, so such an address isn't
+    # used.
     plain = wanted.isascii() and wanted.isprintable() and " " not in wanted and "\\" not in wanted
     if not plain or len(wanted) > LONGEST_ADDRESS:
         return HOME

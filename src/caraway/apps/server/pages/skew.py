@@ -8,9 +8,9 @@ from caraway.apps.server.pages.parameters import given, whole
 from caraway.observations.monitoring import SKEW
 from caraway.observations.observation import rows_of
 
-# The features of the table, and the values that are shown of one feature.
+# The most features in the table, and the most values that are shown of one feature.
 LISTED, SAMPLES = 200, 50
-# The hours that the page covers, those that it offers, and the greatest number.
+# The hours that the page covers by default, those that it offers, and the greatest number.
 HOURS, OFFERED, MAX_HOURS = 24, (1, 24, 168), 24 * 366
 
 

@@ -26,7 +26,7 @@ from caraway.apps.server.pages.session import CONSOLE, FORM, HOME
 from caraway.state.permissions import Mode
 
 READ_DEFINITION, READ_DATA = Permission((Mode.READ_DEFINITION,)), Permission((Mode.READ_DATA,))
-# The most bytes of a form. One that anybody may send has a token and an address.
+# The most bytes of a form, and of a form that anybody may send, which has only a token and an address.
 MAX_FORM, MAX_OPEN_FORM = 256 * 1024, 16 * 1024
 WRITE_DATA, WRITE_DEFINITION = Permission((Mode.WRITE_DATA,)), Permission((Mode.WRITE_DEFINITION,))
 

@@ -16,9 +16,9 @@ from caraway.compute.why.showing import Line, shown_value, tree
 from caraway.errors import CarawayError
 from caraway.state.model import MAIN
 
-# The seconds for which a page waits for an explanation. A browser shows the page before meanwhile.
+# Seconds that a page waits for an explanation. The browser shows the previous page meanwhile.
 WAIT_S = 15
-# The rows that an explanation lists; a page has room for few.
+# The most rows that an explanation lists, since a page has room for few.
 LISTED = 20
 
 

@@ -18,10 +18,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from caraway.apps.server.tracing.spans import Attribute
 
 NS_PER_SECOND = 1_000_000_000
-# The most requests of a second that are traced, also if their callers ask for it. A trace of a query, with its way to
-# the collector, takes less than a millisecond, so all of them take less than one hundredth of a processor.
+# The most requests that are traced in a second, even if callers ask for more. A trace of a query, with its way to the
+# collector, takes less than a millisecond, so this many take less than one hundredth of a processor.
 MOST_PER_SECOND = 10
-# Spans that wait to be sent; further ones are dropped, as OpenTelemetry does it.
+# The most spans that wait to be sent. Further ones are dropped, as usual with OpenTelemetry.
 MOST_WAITING = 4_096
 _W3C = TraceContextTextMapPropagator()
 
@@ -48,7 +48,7 @@ class OtelTracer:
             draw: Returns a random number from 0 to 1.
         """
         resource = Resource.create({"service.name": service, "service.version": version("caraway")})
-        # The resource and headers of the variables OTEL_* count as well.
+        # The SDK also reads the resource and the headers in the variables OTEL_*.
         self._provider = TracerProvider(resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(url), max_queue_size=MOST_WAITING))
         self._tracer = self._provider.get_tracer("caraway")

@@ -6,7 +6,7 @@ from caraway.apps.server.tracing.spans import TRACE
 from caraway.dataplane.ingest.delivery import AnyWriter, WriteFuture
 from caraway.dataplane.topics.producer import TopicItem
 
-# The name of the header, and of W3C's format.
+# The name of the header, as W3C's Trace Context defines it.
 HEADER = "traceparent"
 
 

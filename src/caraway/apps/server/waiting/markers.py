@@ -107,8 +107,8 @@ class Markers:
         writing = []
         for topic in due - self._sent.keys():
             token = secrets.token_bytes(TOKEN_BYTES)
-            # Arrivals are awaited for the partitions in the goal. A topic that is created after the wait began has no
-            # partition there, and its rows were accepted too late to be waited for.
+            # Arrivals are awaited only for the partitions in the goal. A topic that was created after the wait began
+            # has no partition in the goal, and its rows were accepted too late for this wait.
             self._sent[topic] = (token, len(goals.known[topic]))
             writing.append(self._writer.write_to_all(topic, MARKER_KEY, token))
         for written in writing:

@@ -89,8 +89,8 @@ class Wait:
         ends = self._markers.ends.ends(sources)
         for topic in sources:
             since = self._since.get(topic, {})
-            # `since` comes from the request, and may by mistake be behind the end of the topic. Such a goal would never
-            # be reached, and no row there can have been accepted.
+            # `since` comes from the request, and may by mistake be an offset after the end of the topic. No row can
+            # have been accepted there, and such a goal would never be reached.
             self._goals.known[topic] = {p: min(since.get(p, end), end) for p, end in ends.get(topic, {}).items()}
         self._markers.begin()
 

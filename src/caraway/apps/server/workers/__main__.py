@@ -41,7 +41,7 @@ def write(settings: Settings, folder: Path) -> None:
     # A writer that was killed has left its socket behind, and a socket can only be bound to a path that is free.
     socket.unlink(missing_ok=True)
     # `sites` is None: only readers send requests to this socket, and a reader has already refused requests from pages
-    # of other sites. Readers also tell how a request came.
+    # of other sites. All readers are trusted to report how a request came.
     app = App(
         Router(endpoints(deployment)),
         deployment.accounts.gate,
@@ -93,8 +93,8 @@ def end_with_parent() -> None:
     """End this process when its parent is gone, which holds the other end of standard input."""
 
     def wait() -> None:
-        # A read through `sys.stdin` would hold its lock while this thread waits, and Python, which needs the lock when
-        # it ends, would abort with a fatal error.
+        # A read through `sys.stdin` would hold the lock of `sys.stdin` while this thread waits. Python needs that lock
+        # when it ends, and would abort with a fatal error.
         os.read(0, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -68,7 +68,7 @@ class Forwarder:
         """
         del name
         headers = {header: value for header in PASSED_ON if (value := request.headers.get(header)) is not None}
-        # The id that this process has made, if the client gave none; both processes log it.
+        # The id of the request, which this process has made if the client gave none. Both processes log it.
         headers[HEADER] = REQUEST_ID.get()
         headers |= arrival().told
         if (trace := TRACE.get()) is not None:
@@ -90,6 +90,6 @@ class Forwarder:
             # The counter is set to the time instead of being increased. Two readers that increase it at once would set
             # it to the same value, and a reader that sees this value after the first change would miss the second one.
             self._changes[0] = time.time_ns()
-        # A header may stand there several times, as that of cookies does.
+        # A header may occur several times, as `Set-Cookie` does.
         passed_back = [(header, value) for header, value in found.headers.multi_items() if header in PASSED_BACK]
         return HttpResponse(found.status_code, passed_back, found.content)

@@ -54,8 +54,8 @@ LOG = structlog.get_logger(__name__)
 # The most seconds for which the start of a reader waits for the definitions. The reader ends on SIGTERM only after this
 # wait, and the supervisor kills it 7 s after SIGTERM.
 LOADING_S = 5.0
-# Seconds between two catch-ups with the index. They happen even without queries: until it catches up, a reader keeps
-# the files that the writer has removed open, and they take space on disk.
+# Seconds between two catch-ups with the index. A reader catches up even without queries: until then it keeps files open
+# that the writer has removed, and they take space on disk.
 INDEX_INTERVAL_S = 1.0
 FIGURES_INTERVAL_S = 1.0
 STOP_S = 1.0
@@ -97,8 +97,8 @@ class ReaderGraphs(ServedGraphs):
         try:
             self.reload()
         except UnavailableError as error:
-            # The reader goes on with the graphs that it has. Its watch of Postgres reads again; the next requests
-            # don't, since each would wait for Postgres.
+            # The reader goes on with the graphs that it has. The next requests don't read again, since each would wait
+            # for Postgres; the reader's watch of Postgres does.
             LOG.warning("what was changed can't be read yet", reason=str(error))
             self._seen = changes
 
@@ -124,8 +124,8 @@ class ReaderParts:
         self._engine = connect(url)
         require_tables(self._engine, metadata.tables)
         self._secrets = SecretStore(self._engine, open_keyring(settings.key_file))
-        # The processes of `extractor_processes` are divided among the readers, rounded up, so a server with several
-        # processes has about as many of them as one with a single process.
+        # `extractor_processes` is divided among the readers, rounded up. So a server with several processes has about
+        # as many processes for extractors as a server with a single process.
         self._functions = function_pool(settings, self._secrets, -(-shared.extractor_processes // shared.workers))
         writer = TopicWriter(servers)
         self.served = ServedLog(writer)
@@ -201,8 +201,8 @@ class ReaderRouter(Router):
         try:
             return super().find(method, path)
         except (UnknownPathError, WrongMethodError):
-            # The writer checks the permission for these requests. A reader admits a body only with a valid token, so
-            # that strangers can't fill its memory with bodies.
+            # The writer checks the permission that such a request needs. A reader only requires a valid token before it
+            # reads a body, so that strangers can't fill its memory with bodies.
             permission, target = (PUBLIC, Forwarding.READ) if method == "GET" else (ANY_TOKEN, Forwarding.CHANGE)
             page = CONSOLE if path == HOME or path.startswith(f"{HOME}/") else None
             if page is not None and path in OPEN_PAGES:

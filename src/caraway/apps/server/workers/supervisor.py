@@ -21,11 +21,11 @@ from caraway.process.children.runner import Runner
 
 # Seconds between two checks whether the writer has ended with `REFUSED`, after which the whole server ends.
 LOOK_S = 0.05
-# The pauses in seconds before a process that ended is started again, one for each further end in a row. Requests fail
-# meanwhile, so even the longest is short.
+# The pauses, in seconds, before a process that ended is started again. Each further end in a row leads to the next
+# pause. Requests fail meanwhile, so even the longest pause is short.
 PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
-# Seconds after which a process that was asked to end is killed. The writer is asked after the readers have ended, whose
-# last requests may need it. Both together stay below the 15 s that the server has to end.
+# Seconds after which a process that was asked to end is killed. The writer is asked after the readers have ended, since
+# their last requests may need it. Both times together stay below the 15 s that the server has to end.
 READERS_END_S, WRITER_END_S = 7.0, 6.0
 # The exit code of a process that refuses to start, because its settings or surroundings are wrong. Another start would
 # fail too, so the server ends.

@@ -26,10 +26,11 @@ from caraway.process.settings.settings import Settings
 Notify = Callable[[str], None]
 
 START_SECONDS = 120.0
-# The limit for writing an archive: 150 MB of classes take a quarter of a minute, on a busy machine much longer.
+# Seconds within which an archive must be written. 150 MB of classes take a quarter of a minute, or much longer on a
+# busy machine.
 WRITE_SECONDS = 600.0
 TRAINING_SECONDS = 900.0
-# The last part of a log, which is quoted in an error.
+# An error quotes at most this many characters from the end of a log.
 TAIL_CHARACTERS = 2_000
 
 
@@ -87,8 +88,8 @@ def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
             with_password=False,
         )
 
-    # `prepare` runs a JVM of its own to format the folder. It gets no -XX:ArchiveClassesAtExit, by which it would write
-    # an archive of its few classes to the path that the broker's archive is to have.
+    # `prepare` formats the folder in a JVM of its own. That JVM gets no -XX:ArchiveClassesAtExit, or it would write an
+    # archive of its few classes to the path that the broker's archive is to have.
     broker().prepare()
     part, log = broker(classes.options_to_make()), folder / "kafka.log"
     running = process.start(part.launch(), log, signal.SIGTERM)

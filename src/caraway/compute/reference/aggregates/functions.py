@@ -24,8 +24,8 @@ class Sample(NamedTuple):
     value: Any
 
 
-# Computes an aggregate. The first argument has the rows in the window, in order of time and then of arrival, and the
-# second one is the time of the read.
+# A function that computes an aggregate. Its first argument has the rows in the window, in order of time and then of
+# arrival, and the second is the time of the read.
 Compute = Callable[[Sequence[Sample], int], object]
 
 
@@ -164,8 +164,8 @@ def _exp_decay_sum(spec: AggregateSpec, of: DataType) -> Compute:
             if value is not None:
                 age_us = at_us - time_us // US_PER_SECOND * US_PER_SECOND
                 amount = rounded(number(value))
-                # The weight of an old value is never zero, but the float of it may be, and infinity times 0.0 is NaN.
-                # So an infinite value isn't multiplied: it stays infinite for ever.
+                # The weight of an old value is never zero, but it may be rounded to 0.0, and infinity times 0.0 is NaN.
+                # So an infinite value isn't multiplied by its weight: it stays infinite for ever.
                 decayed.append(amount if math.isinf(amount) else amount * 2.0 ** (-age_us / half_life_us))
         result = rounded(total(decayed))
         return 0.0 if abs(result) < NOTHING_LEFT else result

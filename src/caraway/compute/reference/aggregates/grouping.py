@@ -14,7 +14,7 @@ from caraway.graph.schemas import WINDOW_KEY, Schema
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 
 Groups = dict[Key, Group]
-# A function that returns the present in microseconds.
+# A function that returns the current time in microseconds.
 Clock = Callable[[], int]
 
 

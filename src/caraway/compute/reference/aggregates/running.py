@@ -47,7 +47,7 @@ def running(spec: AggregateSpec, found: DataType | None) -> Callable[[], Running
         case AggregateFunction.DISTINCT | AggregateFunction.FIRST_K | AggregateFunction.LAST_K:
             return lambda: _Listed(spec)
         case AggregateFunction.EXP_DECAY_SUM:
-            # Each term is rounded for the time of the read, so that no term can be kept from one read to the next.
+            # Each term is computed and rounded for the time of the read, so no term can be reused by a later read.
             compute = compiled(spec, found)
             return lambda: _Remembered(compute)
 
@@ -55,7 +55,7 @@ def running(spec: AggregateSpec, found: DataType | None) -> Callable[[], Running
 def values(samples: Sequence[tuple[Life, Sample]], state: Running, times_us: Sequence[int]) -> Iterator[object]:
     """Yield the values of an aggregate that hasn't counted anything yet at times, which ascend."""
     lives = [(life, position, sample) for position, (life, sample) in enumerate(samples)]
-    # A row that left before the first time is never counted.
+    # A row that left the window before the first time is in no value.
     lives = [item for item in lives if (leave_us := item[0].leave_us) is None or leave_us > times_us[0]]
     entering = sorted((life.enter_us, position, sample) for life, position, sample in lives)
     leaving = sorted((life.leave_us, position, sample) for life, position, sample in lives if life.leave_us is not None)
@@ -184,7 +184,7 @@ class _Listed:
         self._once = spec.dedup or spec.function is AggregateFunction.DISTINCT
         self._end = -1 if spec.function is AggregateFunction.LAST_K else 0
         # The positions of the listed rows, in ascending order. If equal values are listed once, only the position of
-        # the first of them is here, for `LAST_K` that of the last.
+        # the first of the equal rows is here, or that of the last one for `LAST_K`.
         self._listed: list[int] = []
         self._values: dict[int, Any] = {}
         self._equal: dict[object, list[int]] = {}

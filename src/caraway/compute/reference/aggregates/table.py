@@ -12,7 +12,8 @@ from caraway.compute.reference.aggregates.running import Running, values
 from caraway.compute.reference.aggregates.windows import Life
 from caraway.compute.reference.tables import Key, Relation, Row, Version, key_of, ordered
 
-# Encodes keys as on topics, where their bytes decide the order of rows of one time (docs/inside/records.md).
+# Encodes keys as in the messages of topics, where the order of the keys' bytes is the order of rows with the same time
+# (docs/inside/records.md).
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
 

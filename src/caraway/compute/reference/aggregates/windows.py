@@ -61,7 +61,7 @@ def _bucketed(window: HoppingWindow, time_us: int, retracted_us: int | None, clo
     """
     leaves = []
     if window.length_us is not None:
-        # This is the end of the first bucket that begins after the row.
+        # The end of the first bucket that begins after the row.
         leaves.append(next_end(window, time_us + window.length_us))
     if retracted_us is not None:
         leaves.append(next_end(window, retracted_us))

@@ -15,8 +15,8 @@ from caraway.expr.printer import print_node
 from caraway.graph.operators import Assign, AssignedColumn, Filter
 from caraway.graph.schemas import Schema
 
-# A column of row numbers that is selected beside the expressions: without it polars would return one value, and not one
-# for each row, for an expression that is a constant.
+# A column of row numbers that is selected beside the expressions. Without it, polars would return one value, and not
+# one for each row, if all expressions are constants.
 ROW = "__caraway row"
 
 # Computes a column of values for each expression.

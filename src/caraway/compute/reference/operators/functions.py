@@ -131,7 +131,7 @@ def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]
 
     def call(columns: Columns, rows: int) -> Any:
         index = pd.RangeIndex(rows)
-        # No other call gets this frame, so its maps are plain dicts (`seal=dict`), which the function may change.
+        # No other call gets this frame, so the maps in it are plain dicts (`seal=dict`), which the function may change.
         frame = pd.DataFrame(
             {name: to_series(columns[name], dtype, name=name, index=index, seal=dict) for name, dtype in schema.items()}
         )

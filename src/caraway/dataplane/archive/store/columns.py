@@ -82,7 +82,7 @@ def columns_of(schema: RecordSchema) -> TableColumns:
     """Return the columns of the table for records of a schema."""
     taken = {column.name for column in schema.columns} | {schema.timestamp}
     prefix = "_"
-    # A dataset may have a field with such a name. Then all names of this kind get one underscore more.
+    # If the dataset has a field with one of these names, all of the names get one more underscore.
     names = ("time", "op", "ingested", "partition", "offset", "number", "id", "rev")
     while any(prefix + name in taken for name in names):
         prefix += "_"
@@ -137,8 +137,7 @@ class Encoder:
         names = [column.name for column in columns.schema.columns]
         self._key_positions = [names.index(key.name) for key in columns.schema.keys]
         self._puts_only = True
-        # The records that can't be read, collected during one call of `table`, which tells `leave_out` of them at its
-        # end.
+        # The unreadable records of one call of `table`, which passes all of them to `leave_out` together.
         self._left_out: list[LeftOut] = []
 
     def table(self, messages: Sequence[Message], hides: HidesRecord | None = None) -> pa.Table:
@@ -175,8 +174,8 @@ class Encoder:
             except InvalidInputError:
                 # The message has a record that isn't a put, such as a retraction, or bytes that can't be read.
                 decoded.append(records := list(self._one_by_one(message)))
-                # A topic that has one retraction usually has many. So from now on each record is decoded by itself at
-                # once, since an attempt to decode puts together would be in vain.
+                # A topic that has one retraction usually has many. So from now on the records of each message are
+                # decoded one by one at once, without an attempt to decode them together as puts.
                 self._puts_only = not records
         return decoded
 
@@ -202,7 +201,8 @@ class Encoder:
         counts = np.fromiter(map(len, decoded), np.int64, len(decoded))
         partitions = np.fromiter((message[2] for message in messages), np.int32, len(messages))
         offsets = np.fromiter((message[3] for message in messages), np.int64, len(messages))
-        # The number of a record in its message is its number among all records, less that of the message's first one.
+        # A record's number in its message is its index among all records, minus the index of the message's first
+        # record.
         numbers = np.arange(len(records)) - np.repeat(np.cumsum(counts) - counts, counts)
         rows: list[Any] = [record.row for record in records]
         values: Sequence[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * len(self._arrays)
@@ -277,8 +277,8 @@ def stored_values(column: pa.ChunkedArray, dtype: DataType) -> list[Any]:
         case DecimalType():
             return [None if value is None else f"{value:f}" for value in column.to_pylist()]
         case _:
-            # Casts of values would take NaN in a list for a missing value. The import of polars is late, since most
-            # tables have no such columns.
+            # Casts of values would treat NaN in a list as a missing value, so polars converts these columns. The import
+            # is late, since most tables have no such columns.
             from caraway.expr.polars.values import from_arrow, from_polars  # noqa: PLC0415
 
             return from_polars(from_arrow(column, dtype), dtype)

@@ -23,10 +23,10 @@ from caraway.dataplane.topics.reader import Message
 from caraway.expr.polars.values import from_polars, polars_type
 from caraway.graph.plan.model import RecordSchema
 
-# The number of records that are encoded at a time, since their values take several times the memory of the columns.
+# Only this many records are encoded at a time, since their values take several times the memory of the columns.
 ENCODED_AT_ONCE = 5_000
 
-# The first offset, and the one behind the last, by partition.
+# The first offset of a span, and the offset behind its last one, by partition.
 Spans = Mapping[int, tuple[int, int]]
 
 
@@ -72,8 +72,8 @@ class ArchivedMessages:
         left = {p: self.positions[p] - first for p, first in positions.items() if first < self.positions.get(p, 0)}
         if not left:
             return {}
-        # Each partition gives the same share of what is left of it, so that all come to their end at about the same
-        # time, as if they were read from the topic.
+        # The same share of the remaining messages is read from each partition, so that all partitions end at about the
+        # same time, as if they were read from the topic.
         share = min(1.0, most_records / self.records_per_message / sum(left.values()))
         return {p: (positions[p], positions[p] + max(1, int(count * share))) for p, count in left.items()}
 
@@ -115,8 +115,8 @@ def encoded(schema: RecordSchema, columns: TableColumns, rows: pl.DataFrame) -> 
 def _as_sent(schema: RecordSchema, columns: TableColumns, rows: pl.DataFrame) -> Iterator[Message]:
     """Yield the messages from which records were archived, in the order of the records."""
     message = [columns.partition, columns.offset]
-    # A record without an identity of its own has its place in the block as its identity. If records of the block were
-    # erased, the places of the others have changed, so these are written with the identities that they had.
+    # A record without a stored identity is identified by its place in its block. If some records of the block were
+    # erased, the places of the others have changed. So the others are encoded with the identities that they had.
     whole = pl.len().over(message) == pl.col(columns.number).max().over(message) + 1
     places = rows.select(whole).to_series()
     codec = RecordCodec(schema)
@@ -129,7 +129,7 @@ def _as_sent(schema: RecordSchema, columns: TableColumns, rows: pl.DataFrame) ->
     )
     for (partition, offset), found in groupby(records, itemgetter(2, 3)):
         parts = list(found)
-        # Several records of one message were a block, and only messages without a key are blocks, so the key is None.
+        # A message that had several records was a block. Only messages without a key are blocks, so the key is None.
         yield parts[0] if len(parts) == 1 else (None, block_of([part[1] or b"" for part in parts]), partition, offset)
 
 

@@ -7,8 +7,8 @@ from caraway.graph.plan.model import GraphPlan, TopicPlan
 
 # The folder of the archive in the object store.
 FOLDER = "archive"
-# The ending of the topics with the rows of aggregates, which an index writes for jobs. They can always be written again
-# from the inputs of the aggregates, so they aren't archived.
+# The suffix of the topics with the rows of aggregates, which an index writes for jobs. The topics aren't archived,
+# since their rows can always be written again from the inputs of the aggregates.
 ROWS = ".rows"
 
 

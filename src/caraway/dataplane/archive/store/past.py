@@ -32,7 +32,7 @@ class ArchivedPast:
         """Return the next messages; see `caraway.dataplane.topics.reader.Past.read`."""
         spans = {} if self._messages is None else self._messages.next_spans(positions, records)
         if not spans:
-            # The archive may have got further since the table was opened, so the table is opened again.
+            # The archive may have more messages than when the table was opened, so the table is opened again.
             path = table_path(self._topic, topic_id(self._bootstrap_servers, self._topic))
             self._messages = ArchivedMessages.opened(self._objects_url, path, self._schema, list(positions))
             spans = {} if self._messages is None else self._messages.next_spans(positions, records)

@@ -24,15 +24,15 @@ from caraway.errors import UnavailableError
 from caraway.expr.polars.values import polars_type
 from caraway.graph.plan.model import TopicKind, TopicPlan
 
-# A broker that sends nothing for these seconds, although there are messages to read, counts as gone.
+# A broker that sends nothing for this many seconds, although there are messages to read, counts as gone.
 SILENT_SECONDS = 30.0
 POLL_SECONDS = 0.5
-# The number of messages that are made into columns at a time.
+# The number of messages that are converted to columns at a time.
 PIECE_MESSAGES = 10_000
-# The messages of a topic that are read together, if its records are read some at a time.
+# The number of messages in each part of a topic that isn't archived, if the records are read part by part.
 SPAN_MESSAGES = 100_000
 
-# Offsets by topic and partition: only records before them are read.
+# The offsets before which records are read, by topic and partition.
 Cuts = Mapping[str, Mapping[int, int]]
 
 
@@ -192,7 +192,8 @@ class ArchivedTopics:
 
     def _per_message(self, topic: TopicPlan, records: int, messages: int) -> float:
         """Return how many records a message has on average, given those that are archived; the last ones tell else."""
-        # Versions are never in blocks, so each message has one record, and the topic needn't be asked.
+        # The topic needn't be sampled if some messages are archived, or if it has versions: these are never in blocks,
+        # so each message has one record.
         if messages or topic.kind is TopicKind.VERSIONS:
             return max(records / max(messages, 1), 1.0)
         return records_per_message(self._bootstrap_servers, [topic.name])[topic.name]

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
-# The options of pyarrow's addresses of S3 (`s3://bucket/prefix?endpoint_override=...&region=...`) as delta-rs names
-# them. Everything else, such as keys, both libraries read from the environment.
+# The names in delta-rs of the options in pyarrow's addresses of S3
+# (`s3://bucket/prefix?endpoint_override=...&region=...`). Both libraries read everything else, such as keys, from the
+# environment.
 _OPTIONS: Mapping[str, str] = {
     "endpoint_override": "AWS_ENDPOINT_URL",
     "region": "AWS_REGION",

@@ -26,10 +26,11 @@ from caraway.dataplane.topics.erased_keys import HidesRecord
 from caraway.errors import UnavailableError
 from caraway.process.private_files import sync
 
-# The size of the files that are made of small ones, in bytes. Larger ones would be read no faster, but need more memory
-# while they are written.
+# The size in bytes of the files into which small files are merged. Larger files would be read no faster, but need more
+# memory while they are written.
 FILE_BYTES = 64 << 20
-# How long a table keeps files that were replaced, since readers may have begun with them, and the entries of its log.
+# Hours for which a table keeps the entries of its log, and files that were replaced, since readers may still be using
+# them.
 KEPT_HOURS = 24
 
 # The epoch of a position whose epoch isn't known.
@@ -40,8 +41,8 @@ _CONFIGURATION = {
     "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
     "delta.deletedFileRetentionDuration": f"interval {KEPT_HOURS} hours",
 }
-# The columns whose least and greatest values the table's log has. It has those of no other column, since they would be
-# clear text of keys, which stays in the log after the rows are erased.
+# Delta's property with the columns whose least and greatest values are in the table's log. The log has those of no
+# other column: they would contain keys in clear text, and stay in the log after the rows are erased.
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1)
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True)
@@ -132,7 +133,7 @@ class ArchiveTable:
         """
         transactions = [Transaction(_application(p), offset) for p, offset in sorted(positions.items())]
         known = epochs or {}
-        # An unknown epoch takes the place of an earlier one, which would be wrong for the new position.
+        # If an epoch is unknown, `UNKNOWN` overwrites the earlier epoch, which would be wrong for the new position.
         transactions += [Transaction(_application_of_epoch(p), known.get(p, UNKNOWN)) for p in sorted(positions)]
         with self._committing():
             write_deltalake(
@@ -166,7 +167,7 @@ class ArchiveTable:
         written = [file for file in written if file.exists()]
         actions = [json.loads(line) for file in written for line in file.read_bytes().splitlines()]
         written += [folder / unquote(action["add"]["path"]) for action in actions if "add" in action]
-        # A later commit may have replaced a file of an earlier one, and removed it, so only the files that are left are
+        # A later commit may have replaced and removed a file of an earlier commit, so only the remaining files are
         # synced.
         kept = [file for file in written if file.exists()]
         for path in [*kept, *{file.parent for file in kept}, folder]:
@@ -240,7 +241,7 @@ class ArchiveTable:
 
     def remove(self, columns: TableColumns, hides: HidesRecord) -> int:
         """Remove the rows that `hides` is true of, and return how many; see `remove_rows`."""
-        # Without an erasure by other columns only the keys need to be read.
+        # If no rows are erased by columns other than the keys, only the keys need to be read.
         read = columns if hides.row is not None else columns_of_keys(columns)
 
         def hidden(batch: pa.RecordBatch) -> list[bool]:

@@ -21,7 +21,8 @@ from caraway.dtypes.types import (
 from caraway.dtypes.values import same
 from caraway.errors import InvalidInputError
 
-# This one object replaces every NaN. NaN isn't equal to itself, so different objects would count as different values.
+# Every NaN is replaced by this one object. NaN isn't equal to itself, so a dict would count two NaN objects as two
+# values.
 NAN = math.nan
 
 Read = Callable[[Any], Any]

@@ -16,10 +16,10 @@ from caraway.process.exact_sums import packed_int
 
 SECOND_US = 1_000_000
 # A decayed sum whose magnitude is below e^-25 is returned as 0. The engine that runs pipelines inside a Python process
-# has the same rule, so both return equal results.
+# (`caraway.compute.reference`) has the same rule, so both return equal results.
 NOTHING_LEFT = math.exp(-25)
-# The bits of a sum that count less than 2^-256 at the time of the newest value are cut off. A result that isn't
-# returned as 0 is at least 2^-37, and a float has 53 bits, so these bits are far below its last digit.
+# The bits of a sum that are worth less than 2^-256 at the time of its newest value are cut off. A result that isn't
+# returned as 0 is at least 2^-37, and a float has 53 bits, so the missing bits are far below its last digit.
 KEPT_BITS = 256
 # A number above 2^1100 or below 2^-1100 in magnitude is outside the range of floats, which ends at 2^1024 and 2^-1074.
 _LARGEST, _SMALLEST = 1100, -1100
@@ -76,8 +76,9 @@ class DecayedSum:
         """Subtract a sum; `left` aggregate inputs remain. Return True if the rest has to be computed anew."""
         if other.newest is None and not (other.infinities or other.negative or other.nans):
             return self.stale
-        # Low bits of old values were cut off and can't be subtracted. If the newest value is removed, fewer bits should
-        # have been cut off. In both cases the sum has to be computed anew from the values that remain.
+        # Bits that were cut off from one of the sums can't be subtracted. If the newest value is removed, bits may have
+        # been cut off that the sum of the other values still has. In both cases the sum is computed anew from the
+        # values that remain.
         if left == 0:
             self.clear()
         elif self.cut or other.cut or other.newest == self.newest:

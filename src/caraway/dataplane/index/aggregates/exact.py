@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from caraway.graph.aggregates import AggregateFunction
 from caraway.process.exact_sums import Moments
 
-# The aggregates that are computed from moments. The second argument of their functions is the unit: the number of units
-# into which 1 is divided in the values, such as 100 for decimals with two digits.
+# The aggregates that are computed from moments. The second argument of their functions is the unit: the integer that
+# stands for 1 among the values, such as 100 for decimals with two digits.
 MOMENTS: Mapping[AggregateFunction, Callable[[Moments, int], float]] = {
     AggregateFunction.AVERAGE: Moments.mean,
     AggregateFunction.STDDEV: Moments.stddev,

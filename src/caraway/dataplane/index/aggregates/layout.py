@@ -25,8 +25,8 @@ from caraway.graph.plan.model import IndexPlan
 # An aggregate input: event time in microseconds, values of the aggregated columns, rank among inputs of equal times.
 AggregateInput = tuple[int, tuple[object, ...], bytes]
 
-# Aggregates that keep one of these are computed from a column's sums, its bounds (least and greatest value) and the
-# number of its values that aren't null.
+# An aggregate for which an index keeps one of these (`Keeps`) is computed from a column's sums, its bounds (least and
+# greatest value) and the number of its values that aren't null.
 _OF_NUMBERS = {Keeps.SUMS, Keeps.SQUARES, Keeps.BOUNDS}
 
 

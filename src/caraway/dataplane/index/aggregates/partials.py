@@ -25,8 +25,8 @@ SPLIT = 1
 HAS_ENDED = 2
 
 
-# A summary of a column beside its sums and bounds, for the aggregates that can't be computed from these: single values
-# and how often each occurs, or a decayed sum.
+# A summary of a column for the aggregates that can't be computed from sums and bounds: the single values and how often
+# each occurs, or a decayed sum.
 Extra = Values | DecayedSum
 
 
@@ -214,8 +214,8 @@ class Partial:
         try:
             return _ENCODE((self.count, self.low, self.high, self.flags, columns, *further))
         except OverflowError:
-            # As numbers of smallest units, decimals of more than 18 digits may take more than 64 bits, which
-            # MessagePack doesn't have. Then the bounds are packed as bytes.
+            # A decimal of more than 18 digits is an integer of its smallest units, which may need more than 64 bits.
+            # MessagePack has no such integers, so the bounds are packed as bytes.
             columns = [(c.pack(), _packed_bound(c.least), _packed_bound(c.greatest)) for c in self.columns]
             return _ENCODE((self.count, self.low, self.high, self.flags, columns, *further))
 

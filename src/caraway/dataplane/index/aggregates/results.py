@@ -47,8 +47,8 @@ def results_of(plan: IndexPlan, layout: Layout) -> dict[str, Result]:
 
 def _result(name: str, spec: AggregateSpec, layout: Layout) -> Result:
     of, traits = spec.of, TRAITS[spec.function]
-    # For a key that was never seen, some functions (average, for example) return their default too. The others return
-    # null, and use their default only for empty windows.
+    # Some functions, such as the average, have a default for empty windows, which is also their result for a key that
+    # was never seen. For such a key the others return null; for empty windows they need no default: a sum is 0.
     unseen = default = _default(spec, layout) if traits.default_if_unseen else None
     if traits.result is ResultType.LIST_OF_COLUMN:
         return Result(spec.into, spec, None, None)

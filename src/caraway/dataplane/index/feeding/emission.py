@@ -39,11 +39,12 @@ from caraway.graph.plan.model import IndexPlan, TopicPlan
 # A function that sends records (key, value) to the topic of a name, and returns once the broker has acknowledged them.
 Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
 
-# The most records of one write to the database. Computing a row takes some 50 us, so a write takes some 0.1 s.
+# A write to the database ends once it has this many records. Computing a row takes some 50 us, so a write takes some
+# 0.1 s.
 MOST_RECORDS = 2000
 REVISION_BYTES = 8
-# An identity is the time, these bytes and the key. They make it at least 12 bytes long, as the identities that are made
-# from an offset and a partition are, even if the key is empty.
+# The identity of an emitted row is its time, these bytes and its key. The bytes make it at least 12 bytes long even if
+# the key is empty, as long as an identity that is made from an offset and a partition.
 ID_FILLING = bytes(4)
 
 
@@ -66,8 +67,8 @@ NOTHING_YET = Progress(0, FIRST_TIME_US, FIRST_TIME_US)
 pack = msgspec.msgpack.Encoder().encode
 _PROGRESS = msgspec.msgpack.Decoder(Progress).decode
 _LETTER = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
-# The entry of the row that was emitted for a time: Kafka's key, the row encoded as a record without identity, the
-# revision with which it was sent.
+# Decodes the entry (`SENT`) of a row that was emitted for a time: Kafka's key, the row encoded as a record without
+# identity, and the revision with which it was sent.
 unpack_sent = msgspec.msgpack.Decoder(tuple[bytes, bytes, int]).decode
 
 
@@ -147,9 +148,9 @@ class Emission:
                 # No row of a time after `closed_low` has been emitted yet. `_close` compares all of these rows when it
                 # processes the advance of the max event time, so they aren't compared here.
                 closed_us = min(closed_us, progress.closed_low)
-            # The progress has these two times until `_close` has run. If the process is killed before, and the max
-            # event time has changed again by the next start, `_close` compares the rows between them once more, since
-            # each may have been emitted or not.
+            # Until `_close` has run, the stored progress has these two times. If the process is killed before, each row
+            # of a time between them may have been emitted or not. So the next `_close` compares all of these rows, also
+            # if the max event time has changed by then.
             low, high = min(progress.closed_low, closed_us), max(progress.closed_high, closed_us)
             progress = msgspec.structs.replace(progress, closed_low=low, closed_high=high)
         entries = self._asset + DIRTY
@@ -262,8 +263,8 @@ class Emission:
         emptied = False
         while letters := [_LETTER(data) for _, data in islice(waiting, MOST_RECORDS)]:
             if not emptied:
-                # A loss of power after sending must not undo the write that put these records into the outbox:
-                # otherwise different records with the same revision would follow.
+                # A loss of power after the sending must not undo the write that put these records into the outbox.
+                # Otherwise other records would be sent with the same revision.
                 self._store.sync()
             send(self._topic, letters)
             emptied = True

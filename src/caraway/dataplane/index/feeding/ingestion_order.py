@@ -16,7 +16,7 @@ from caraway.dataplane.topics.reader import Message
 from caraway.errors import InvalidInputError
 
 _Raw = msgspec.Raw
-# The ingestion time is the fifth item of a record; what comes behind it isn't decoded.
+# The ingestion time is the fifth item of a record; the items behind it are skipped without decoding.
 _DECODE = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, _Raw, _Raw, _Raw]).decode
 
 

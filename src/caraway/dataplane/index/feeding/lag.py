@@ -65,16 +65,17 @@ class IndexLags:
             now = self._clock()
             statuses = list(statuses)
             assets = {status.asset for status in statuses}
-            # A lag is unknown for a moment while an index moves to the thread for backlogs. The earlier looks at it
-            # still count: without them, the backlog for which it moves would seem to be the history of its topic.
+            # While an index moves to the thread for backlogs, its lag is unknown for a moment. The results of earlier
+            # looks at the index are kept meanwhile. Without them, the backlog for which it moves would be taken for the
+            # history of its topic.
             self._seen = {asset: seen for asset, seen in self._seen.items() if asset in assets}
             return tuple(self._lag(status, status.lag, now) for status in statuses if status.lag is not None)
 
     def _lag(self, status: IndexStatus, records: int, now: float) -> IndexLag:
         applied = status.written + status.unchanged + status.refused
         seen = self._seen.get(status.asset)
-        # The count of applied records falls only if a damaged index is replaced by an empty one. Then what was seen of
-        # the old one doesn't count any more.
+        # The count of applied records falls if a damaged index is replaced by an empty one. The results of looks at the
+        # old index are dropped then.
         messages = records / status.records_per_message
         if seen is None or applied < seen.applied:
             seen = self._seen[status.asset] = _Seen(now, messages, applied)

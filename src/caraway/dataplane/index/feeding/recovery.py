@@ -60,8 +60,8 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
         for messages in _batches(consumer, topic.name, ends):
             sent.add(messages)
         if plan.by_clock and sent.newest_us is not None:
-            # The clock isn't set later than now. Rows of later times were closed by event times of records, which the
-            # index gets when it reads its own topic again.
+            # The clock time is set to now at most. A row of a later time was closed by the event times of records, not
+            # by the clock, and the index gets these records when it reads its own topic again.
             now_us = time.time_ns() // 1000
             advance_clock_time(store, plan.asset, min(now_us, sent.newest_us + lookback_us(plan)))
         batch = store.batch()
@@ -106,7 +106,8 @@ class _Sent:
         prefixes: dict[bytes, bytes] = {}
         for message in messages:
             key = message.key() or b""
-            # A server may write markers and erasures to the topic before the first row is emitted to it.
+            # Markers and erasures aren't rows. A server may write them to the topic even before the first row is
+            # emitted to it.
             if is_marker(key) or is_erasure(key):
                 continue
             record = self._rows.decode_value(message.value() or b"")
@@ -124,9 +125,9 @@ class _Sent:
                 known = None if data is None else unpack_sent(data)
             if record.op == PUT:
                 self.newest_us = latest(self.newest_us, record.time)
-                # Rows of two windows of a group that end at this time may be on the topic, though only one of the
-                # windows exists now. The key has the window, so their records may be in different partitions and come
-                # in any order. The row with the greater revision was sent last, so it is kept.
+                # The topic may have rows of two windows of a group that end at this time, though only one of the
+                # windows exists now. The window is part of the key, so the rows' records may be in different partitions
+                # and come in any order. The row with the greater revision was sent last, so it is stored.
                 if known is None or revision >= known[2]:
                     bare = self._rows.encode_value(op=PUT, time_us=record.time, ingested_us=0, row=record.row)
                     kept[entry] = key, bare, revision

@@ -33,16 +33,16 @@ from caraway.process.thread_names import show_name
 
 LOGGER = logging.getLogger(__name__)
 
-# The seconds for which a poll waits for a record. Commands, such as a change of plans, are executed between polls, so
-# they wait as long.
+# The seconds for which a poll waits for a record. A command, such as a change of plans, is executed between two polls,
+# so it may wait as long.
 POLL_S = 0.1
 # The seconds before another attempt if a topic doesn't exist yet, a broker doesn't answer, or the disk of the database
 # is full.
 RETRY_S = 0.5
-# If there is no memory to apply a record, it is tried this many times, `RETRY_S` apart, before it is left out: the
-# record isn't to blame, and other work may give memory back soon.
+# If memory runs out while a record is applied, the record is tried this many times, `RETRY_S` apart, before it is left
+# out: the cause isn't the record, and other work may soon release memory.
 ATTEMPTS_WITHOUT_MEMORY = 20
-# The number of messages after which the average number of records in a message hardly depends on earlier ones.
+# The average number of records in a message is taken over about this many of the last messages.
 AVERAGED_MESSAGES = 200
 
 T = TypeVar("T")
@@ -148,8 +148,9 @@ class Tail:
         self._past_of = past_of
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        # The reader has one position for each topic, shared by all its indexes. An index that starts at earlier offsets
-        # than this position has missed records, so `_join` leaves it to `when_behind` or goes back.
+        # The reader has one position for each topic, which all indexes of the topic share. An index that starts at
+        # earlier offsets than this position has missed records, so `_join` leaves it to `when_behind`, or moves the
+        # position back.
         self._reader = TopicReader(bootstrap_servers, reading)
         self._lost = {} if lost is None else lost
         self._writer = IndexWriter(
@@ -162,7 +163,7 @@ class Tail:
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._waiting: list[Subscription] = []
         self._retry_at = 0.0
-        # The last reason why a topic couldn't be read, so that it is logged once.
+        # The last reason why each topic couldn't be read. A reason is logged only when it changes.
         self._reasons: dict[str, str] = {}
         self._topics: dict[str, list[Subscription]] = {}
         self._stopping = threading.Event()
@@ -319,7 +320,8 @@ class Tail:
         joining = []
         for subscription in waiting:
             known = topics.get(subscription.plan.topic)
-            # A partition without a leader can't be checked, and other topics would wait for its answer.
+            # A partition without a leader doesn't answer the check in `_not_ahead`, and the other topics would have to
+            # wait for it.
             led = known is not None and all(p.leader >= 0 for p in known.partitions.values())
             if known is None or known.error is not None or not known.partitions or not (led or subscription.checked):
                 self._waiting.append(subscription)
@@ -359,8 +361,8 @@ class Tail:
                 self._waiting.append(subscription)
                 continue
             subscription.checked = True
-            # If the topic begins behind the index's offset, the records were removed on purpose, and the archive has
-            # them. Only records that nobody has any more are a loss, after which the index is built anew.
+            # If the topic begins after the index's offset, the missing records were removed on purpose, and the archive
+            # has them. Records that nobody has any more are a loss, after which the index is built anew.
             if topic in checked.lost and not self._begins_behind(subscription):
                 self._note_lost(topic, [subscription], checked.lost[topic])
                 self._writer.forget(subscription.plan.asset)
@@ -384,8 +386,8 @@ class Tail:
             self._when_behind(subscription)
             return
         self._emissions.pop(subscription.plan.asset, None)
-        # The process may have ended between a write and the sending of its rows. The rows that wait in the database
-        # since then are sent now, even if no further record comes.
+        # An earlier process may have ended after it had written rows to the database and before it had sent them. Such
+        # rows are sent now, even if no further record comes.
         self._emit(subscription, subscription.next, self._send)
         reading = self._reader.positions(topic)
         if reading is not None:
@@ -433,9 +435,9 @@ class Tail:
             new = [m for m in messages if m[3] >= starts.get(m[2], 0)]
             if new:
                 self._apply(subscription, new)
-        # The lag dates from when these messages were read. If they were many, more may have come while they were
-        # applied, so the topic isn't handed over before the next read shows the lag. Otherwise a topic with a steady
-        # high rate would move to and fro.
+        # The known lag is from the moment at which these messages were read. If they were many, more may have come
+        # while they were applied. So the topic isn't handed over before the next read shows the lag; otherwise a topic
+        # with a steady high rate would move to and fro.
         if sum(records_in(value) for _, value, _, _ in messages) <= CAUGHT_UP:
             self._hand_over(subscriptions)
 
@@ -468,11 +470,12 @@ class Tail:
             if part is parts[-1]:
                 self._emit(subscription, reached, self._send)
             elif not subscription.unsent:
-                # The rows of this part wait in the database until those of the last part are sent. While `unsent`,
-                # another server may be writing the rows, so they would pile up here.
+                # The rows of this part are written to the database, and sent with those of the last part. While rows
+                # are `unsent`, another server may be writing them, and further rows would only pile up in the database
+                # here.
                 self._emit(subscription, reached, None)
-        # Others take `next` for the index's progress, and rely on its rows being on their topic. So it advances only
-        # after the rows of all parts have been sent.
+        # Other threads read `next` as the index's progress, and expect that the rows computed up to it are on their
+        # topic. So `next` advances only after the rows of all parts have been sent.
         subscription.next = reached
 
     def _apply_part(self, subscription: Subscription, messages: list[Message]) -> bool:
@@ -516,9 +519,9 @@ class Tail:
                     emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
                 subscription.emitted += emission.run(send, offsets)
             except NotOursError:
-                # The groups whose rows changed stay stored as dirty. When this server gets the right again, it sends
-                # their rows. If another server has sent rows meanwhile, the index is first built anew, and learns from
-                # its output topic what was sent.
+                # Rows that aren't sent stay in the database, or their groups stay marked as dirty. When this server has
+                # the right to write again, it sends them. If another server has sent rows meanwhile, the index is first
+                # built anew, and learns from its output topic what was sent.
                 LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
                 subscription.unsent = True
                 return

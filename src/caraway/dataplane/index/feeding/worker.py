@@ -105,7 +105,8 @@ class IndexWorker:
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
-        # The subscriptions of the current plans, by asset. One that is being handed over is in neither tail meanwhile.
+        # The subscriptions of the current plans, by asset. While a subscription moves from one tail to the other, it
+        # may be in neither of them.
         self._subscriptions: dict[bytes, Subscription] = {}
         self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
         self._letters = LeftOutLetters(bootstrap_servers, "index")
@@ -153,7 +154,8 @@ class IndexWorker:
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Stop after the current batches. Applied records are durable; the rest is read again next time."""
-        # Both tails are asked first, so that they end their batches, or waits for the broker, side by side.
+        # Both tails are asked to end before either is waited for, so that they end their batches, or their waits for
+        # the broker, at the same time.
         self._behind.end()
         self._live.end()
         self._repairing.stop(REPAIR_STOP_S)
@@ -273,7 +275,8 @@ class IndexWorker:
         found = []
         for plan in plans:
             known = known_erasures(self._store, plan.asset)
-            # The pending ones are read last, so that an erasure that comes between the reads doesn't count as removed.
+            # The pending erasures are read after all others, so that an erasure which comes between the two reads isn't
+            # taken for one whose entries are removed.
             left = known_erasures(self._store, plan.asset, pending=True)
             found.append((plan, [erasure for erasure in known if erasure not in left]))
         return found
@@ -373,11 +376,11 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
     for status in statuses:
         known = found.get(status.asset)
         if known is not None:
-            # A database without a partition of the topic has no offsets and an unknown lag. It misses no record, so its
-            # lag is left out of the sum.
+            # A database that has no partition of the topic has no offsets, and its lag is unknown. No record is missing
+            # there, so the lag is left out of the sum.
             lags = [part.lag for part in (known, status) if part.offsets]
-            # Databases that read the same partitions wait for the same records, so their lags aren't added: the
-            # greatest one counts.
+            # Databases that read the same partitions wait for the same records. So their lags aren't added, and the
+            # greatest lag counts.
             total = max if known.offsets.keys() & status.offsets.keys() else sum
             status = replace(  # noqa: PLW2901 (the sum so far)
                 known,

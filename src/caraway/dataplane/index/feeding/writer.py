@@ -24,11 +24,13 @@ from caraway.graph.plan.model import IndexKind, IndexPlan
 # A function that is called with the arrivals of markers (`caraway.dataplane.topics.markers`) that were read from a
 # topic.
 NoteArrivals = Callable[[str, Sequence[Message]], object]
-# A feed of an index's records: `read` and `complete` prepare them for `apply` and `put`, which add them to a batch.
+# A feed adds records to an index: `read` decodes one record for `apply`, and `complete` prepares columns of records for
+# `put`. Both `apply` and `put` add to a batch of writes.
 Feed = VersionFeed | AggregateInputFeed
 
 
-# Returns the epochs of the leaders that wrote the messages of a topic that are applied now, by partition, where known.
+# A function that returns, for a topic, the epochs of the leaders that wrote the messages which are applied now: by
+# partition, where they are known.
 EpochsOf = Callable[[str], Mapping[int, int]]
 
 
@@ -199,8 +201,8 @@ class IndexWriter:
                     LeftOut(position_id(offset, partition), f"it is an erasure that can't be read: {error}")
                 )
                 continue
-            # An index finds entries by their keys only, so it can't remove those of a key that was erased by another
-            # column. Then the whole index is built anew instead.
+            # An index finds entries by their key columns only. If a key was erased by another column, its entries can't
+            # be found and removed, so the whole index is built anew instead.
             by_key = {key.name for key in plan.schema.keys} >= set(erasure.columns)
             if by_key and plan.emits is None:
                 note_erasure(plan.asset, erasure, batch)

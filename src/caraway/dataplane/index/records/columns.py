@@ -12,7 +12,8 @@ from caraway.dataplane.topics.reader import Message
 from caraway.errors import InvalidInputError
 from caraway.graph.plan.model import RecordSchema
 
-# The most encoded keys that are kept, after which all are dropped, and the most bytes of a key that is kept.
+# The encoded keys are kept until there are more than `KEPT_KEYS`; then all are dropped. A key of more than `KEPT_BYTES`
+# bytes isn't kept.
 KEPT_KEYS, KEPT_BYTES = 50_000, 100
 
 
@@ -74,8 +75,8 @@ class ColumnReader:
         if len(known) > KEPT_KEYS:
             known.clear()
         values: list[Any] = [row[0] for row in rows] if count == 1 else [tuple(row[:count]) for row in rows]
-        # Python takes 1, 1.0 and True for equal. But all values of a column have one type, so no value finds the key of
-        # another.
+        # For Python 1, 1.0 and True are equal. But all values of a column have one type, so a lookup can't find the key
+        # of another value.
         find: Callable[[Any], bytes | None] = known.get
         try:
             found = list(map(find, values))

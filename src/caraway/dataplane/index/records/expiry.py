@@ -19,8 +19,8 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
     for a new one. Only the thread that writes the asset may call this.
     """
     iterator, batch = store.iterator(), store.batch()
-    # The sweep ends here: entries of keys come before those of the whole asset, such as locations, of which the erased
-    # keys are the first.
+    # The sweep ends here. RocksDB sorts the entries of the whole asset, such as locations, behind the entries of its
+    # keys, and the erased keys are the first of them.
     end = asset + ERASED
     iterator.seek(start or asset)
     looked = removed = 0
@@ -34,7 +34,7 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
         iterator.seek(version_seek(prefix, horizon_us))
         looked += 1
         if iterator.valid() and iterator.key().startswith(versions):
-            # This version holds at the horizon, so it stays.
+            # The version found here holds at the horizon, so it stays.
             iterator.next()
         while iterator.valid() and (superseded := iterator.key()).startswith(versions):
             # At least one version is removed even if examining the key has used up the limit; otherwise the next slice

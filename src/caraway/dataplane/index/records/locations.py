@@ -69,8 +69,9 @@ class LocatedEntry(msgspec.Struct, frozen=True, gc=False):
     life: tuple[int, int | None] | None = None
 
 
-# The entry of an identity (None if it has none), and the time to which the identity advances the max event time (None
-# if it doesn't). The time is that of an aggregate input or of its end, and counts even if the key is erased.
+# The entry of an identity, or None; and the time to which the identity advances the max event time, or None. This time
+# is the event time of an aggregate input or the time of its end. For an erased key there is no entry, but there may be
+# a time.
 Located = tuple[LocatedEntry | None, int | None]
 NOWHERE: Located = (None, None)
 

@@ -20,8 +20,8 @@ from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.topics.erased_keys import Hides
 from caraway.graph.erase_keys import Erasure
 
-# After the compaction `compact` waits until reads no longer use the old files and RocksDB has removed them: at most
-# this many seconds, with this pause between two looks at the disk.
+# After its compaction, `compact` waits until no read uses the old files any more and RocksDB has removed them. The wait
+# takes at most GONE_SECONDS, with this pause in seconds between two looks at the disk.
 GONE_SECONDS = 60.0
 GONE_PAUSE_SECONDS = 0.02
 PENDING, REMOVED = b"\x00", b"\x01"

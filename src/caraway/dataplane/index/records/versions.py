@@ -56,8 +56,8 @@ class VersionFeed:
             applied.written += len(movements)
             applied.unchanged += len(delivered) - len(movements)
             return
-        # If records are never revised, an identity has one time and one key. A record that is delivered again then
-        # writes the same entry again.
+        # If records are never revised, all records of an identity have the same time and key. So a record that is
+        # delivered again only writes the same entry again.
         asset, put = self._asset, batch.put
         for item in delivered:
             if item.record.op == RETRACT or item.erased:
@@ -78,8 +78,8 @@ class VersionReader:
         row = {column.name: position for position, column in enumerate(plan.schema.columns)}
         self._columns = tuple(_pick(name, plan, keys, row) for name in columns)
         self._needs_key = any(name in keys for name in columns)
-        # Most reads want no key columns. Then one call takes all values out of the row; otherwise this is None, and
-        # each value is taken by itself.
+        # Most reads want no key columns, so that one call can take all values out of the row. For other reads this
+        # function is None, and the values are taken one by one.
         self._values = _values(columns, keys, row)
 
     def bound(self, iterator: RdictIter, elsewhere: object = None) -> Callable[[bytes, int], tuple[list[object], bool]]:

@@ -19,8 +19,8 @@ from caraway.graph.plan.model import IndexPlan
 from caraway.state.ownership.members import Owned
 from caraway.state.ownership.shards import Division
 
-# A call ends by itself after its time limit, with an answer or an error. The thread that waits for it waits this many
-# seconds longer, so that it gets this error.
+# A call ends after its time limit, with an answer or an error. The thread that waits for the call waits this many
+# seconds longer than the limit, so that it gets that error.
 LATE_S = 1.0
 
 
@@ -91,8 +91,8 @@ class DividedIndex(Reader[IndexPlan, bytes]):
         self._call = call
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._to_kafka: dict[bytes, Callable[[bytes], bytes]] = {}
-        # Reads that are sent with the next call of a server, by its address. They come from requests that the event
-        # loop handles at the same time.
+        # By the address of a server, the reads that the next call sends to it. The reads come from requests that the
+        # event loop handles at the same time.
         self._gathered: dict[str, list[tuple[Ask, asyncio.Future[Answer]]]] = {}
 
     def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str], /) -> Rows:
@@ -119,7 +119,7 @@ class DividedIndex(Reader[IndexPlan, bytes]):
             None if address is None else self._gather(address, _with_token(seen, ask))
             for address, ask in zip(addresses, read.asks, strict=True)
         ]
-        # The shards of this server are read while the calls of other servers are under way.
+        # The shards of this server are read while the calls to other servers are under way.
         here = {n: self._here(seen, read.asks[n]) for n, future in enumerate(coming) if future is None}
         answers = [here[n] if future is None else await future for n, future in enumerate(coming)]
         if _moved(answers):

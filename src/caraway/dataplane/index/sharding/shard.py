@@ -20,8 +20,8 @@ from caraway.errors import UnavailableError
 from caraway.graph.plan.model import IndexPlan
 from caraway.state.ownership.shards import ShardProgress
 
-# The least bytes of a shard's block cache. The cache of an undivided index is divided by the number of shards, and with
-# many shards too little would be left for each.
+# A shard's block cache has at least this many bytes. The shards share the cache size of an undivided index, and if they
+# are many, each share would be too small.
 MIN_CACHE_BYTES = 8 << 20
 STOP_S = 3.0
 

@@ -21,14 +21,14 @@ from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.index import IndexSettings
 
 SERVICE, METHOD = "caraway.Index", "Read"
-# The gRPC metadata of this name proves that a caller belongs to the deployment. The bytes are derived from the key file
-# that all of its servers have.
+# The name of the gRPC metadata that proves that a caller belongs to the deployment. Its value is derived from the key
+# file that all servers of the deployment have.
 PASS = "caraway-pass-bin"  # noqa: S105 (a name)
-# The number of threads that answer calls, so the most calls that are answered at once. A read takes some 50 us and
-# holds Python's global lock meanwhile, so more threads wouldn't answer more reads.
+# The number of threads that answer calls, and so of calls that are answered at once. A read holds Python's global lock
+# for the 50 us that it takes, so more threads wouldn't answer more reads.
 THREADS = 4
 # The most bytes of a message that is sent or received: 256 MiB, enough for a request with 100,000 rows and for its
-# answer. The default of gRPC is 4 MiB for received ones.
+# answer. By default gRPC receives messages of up to 4 MiB only.
 MAX_BYTES = 256 << 20
 OPTIONS = (("grpc.max_receive_message_length", MAX_BYTES), ("grpc.max_send_message_length", MAX_BYTES))
 # A restarted server must be reached again at once, so the pauses between attempts to connect begin with 50 ms and grow
@@ -45,7 +45,7 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 END_S = 1.0
-# Signs in errors of gRPC that TLS has failed, and the remedy.
+# Texts in errors of gRPC that are signs of a failure of TLS, and the remedy.
 HANDSHAKE = ("handshake", "CERTIFICATE", "certificate", "WRONG_VERSION_NUMBER", "Socket closed", "Connection reset")
 REMEDY = (
     "; if the servers use TLS, all of them need index.ca_file with one authority, and index.certificate_file of that "
@@ -219,6 +219,7 @@ def _settle(answers: "Future[list[Answer]]", call: Any, address: str) -> None:
 
 def _reason(error: Any) -> str:
     details = str(error.details())
-    # A server without TLS, or one that refuses the certificate of the caller, only closes the connection.
+    # A server without TLS, or one that refuses the certificate of the caller, only closes the connection. So the remedy
+    # is named for closed connections too.
     remedy = REMEDY if any(sign in details for sign in HANDSHAKE) else ""
     return f"{error.code().name.lower()}, {details}{remedy}"

@@ -99,11 +99,11 @@ class ShardOwner:
         self._lease = HeldLease(member.lease, lasting, renew_s=lasting.total_seconds() / RENEWALS, clock=clock)
         self._clock = clock
         self._looking = threading.Lock()
-        # This lock ensures that a shard that is opened while `follow` sets new plans gets the new plans.
+        # The lock ensures that a shard which is opened while `follow` sets new plans gets the new plans.
         self._following = threading.Lock()
         self._plans: Mapping[bytes, IndexPlan] = {}
         # The end of the membership by this server's clock; no read is answered after it. A renewal moves it only after
-        # the shards that other servers have claimed were given up.
+        # this server has given up the shards that other servers have claimed.
         self._until = float("-inf")
         self._opening: dict[int, Future[object]] = {}
         self._closing: dict[int, Future[object]] = {}
@@ -150,7 +150,7 @@ class ShardOwner:
             return Refused(str(error), invalid=True)
         except UnavailableError as error:
             return Refused(str(error))
-        # This process may have been suspended during the read, and another server may own the shard now.
+        # The process may have been suspended during the read, so that another server owns the shard by now.
         if self._clock() >= self._until or self._owns.get(ask.shard) is not own:
             return Moved(f"shard {ask.shard} of the index has got another owner")
         return Found(columns, found)
@@ -176,8 +176,8 @@ class ShardOwner:
             return
         division = self.look()
         self._lose(division)
-        # This process may have been suspended for so long that others have taken its shards. So the new end of the
-        # membership counts only now that `_lose` has given those shards up.
+        # The process may have been suspended for so long that other servers have claimed its shards. So the new end of
+        # the membership is set only now, after `_lose` has given up these shards.
         self._until = self._lease.until
         wanted = rendezvous(self._shards, {node_of(member) for member in division.addresses})
         mine = {shard for shard, server in wanted.items() if server == self.server}
@@ -206,8 +206,7 @@ class ShardOwner:
 
     def _close(self) -> None:
         for future in [*self._opening.values(), *self._closing.values()]:
-            # `_finish` logs the error of a failed opening or closing. `exception` is called here to wait until it is
-            # done.
+            # `exception` waits here until the opening or closing is done. If that failed, `_finish` logs the error.
             future.exception()
         self._finish()
         for shard in self._open.values():

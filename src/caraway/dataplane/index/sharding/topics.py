@@ -12,10 +12,10 @@ from caraway.dataplane.topics.positions import is_moving
 from caraway.errors import UnavailableError
 
 TIMEOUT_S = 3.0
-# The least seconds between two requests for the list of topics, which is read again while some topic isn't known.
+# The list of topics is read again while some topic isn't known, but not before this many seconds have passed.
 PAUSE_S = 0.5
-# A broker that didn't answer isn't asked again for this many seconds; requests fail at once instead. Otherwise each
-# request of a series would wait for it until its own timeout.
+# After a broker didn't answer, it isn't asked again for this many seconds, and requests fail at once. Otherwise each
+# request of a series would wait for the broker until its own timeout.
 SILENCE_S = 1.0
 
 # The end of each partition, which is the offset of its next record, for each topic that exists.

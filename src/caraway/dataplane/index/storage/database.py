@@ -22,15 +22,15 @@ from caraway.errors import ConflictError, UnavailableError
 from caraway.process.private_files import make_lasting_folder
 
 MEBIBYTE = 1 << 20
-# RocksDB fills one write buffer while it flushes the other one to disk. The two take 32 MiB of memory. A buffer is
-# full, and is flushed, after some 200,000 entries of the index.
+# RocksDB fills one write buffer while it flushes the other one to disk, so the buffers take 32 MiB of memory. A buffer
+# is full after some 200,000 entries of the index.
 WRITE_BUFFER_BYTES = 16 * MEBIBYTE
 WRITE_BUFFERS = 2
-# The most bytes of the write-ahead log. After a kill RocksDB reads the log when it opens the database; for 64 MiB that
-# takes less than a second.
+# The limit of the write-ahead log in bytes. After a kill, RocksDB reads the log when it opens the database; for 64 MiB
+# that takes less than a second.
 LOG_BYTES = 64 * MEBIBYTE
-# The bits that the Bloom filter of a table has for each key. With 10 bits only one of a hundred lookups of a key that
-# the table lacks reads from disk.
+# The bits of a table's Bloom filter for each key. With 10 bits, of a hundred lookups of keys that a table lacks only
+# one reads the table from disk.
 BLOOM_BITS = 10
 
 

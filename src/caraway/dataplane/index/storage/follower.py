@@ -25,20 +25,20 @@ LOGGER = logging.getLogger(__name__)
 # The bytes of this process's block cache: half of those of the writer's cache, because the writer also reads tiles and
 # locations in order to change them.
 CACHE_BYTES = 48 << 20
-# The most attempts of one catch-up to reach the writer's last write. An attempt may miss the records of a log that the
-# writer is just flushing to a table; the next attempt finds them if the table is finished by then. Otherwise the
-# database is opened anew, which reads all logs that aren't in tables.
+# A catch-up tries at most this many times to reach the writer's last write. An attempt may miss the records of a log
+# that the writer is just flushing to a table; the next attempt finds them if the table is finished by then. After the
+# last attempt the database is opened anew, which reads all logs that aren't in tables.
 ATTEMPTS = 5
-# The most openings of one catch-up. An opening may miss the last write too, if a log is removed between the moments at
-# which RocksDB lists the tables and the logs.
+# A catch-up opens the database at most this many times. An opening may miss the last write too, if a log is removed
+# after RocksDB has listed the tables and before it lists the logs.
 OPENINGS = 3
-# The seconds before another attempt to open a database that couldn't be opened. Meanwhile reads see the database that
+# The seconds before another attempt to open a database that couldn't be opened. Meanwhile reads use the database that
 # was opened before.
 RETRY_S = 0.2
-# RocksDB's number of the oldest log whose records aren't all in tables. When this number grows, logs were removed, and
-# the database is opened anew, which takes some 10 ms for each 16 MiB that were written. Otherwise an entry could come
-# back that was deleted: this process has the entry in memory from an older log, its deletion was in a removed log that
-# this process didn't read, and a compaction has dropped the deletion from the tables too.
+# The property of RocksDB with the number of the oldest log whose records aren't all in tables. When the number grows,
+# logs were removed, and the database is opened anew, which takes some 10 ms for each 16 MiB that were written.
+# Otherwise a deleted entry could come back: this process has the entry in memory from an older log, but didn't read the
+# removed log with the deletion, and a compaction has dropped the deletion from the tables too.
 OLDEST_LOG = "rocksdb.min-log-number-to-keep"
 
 
@@ -65,9 +65,9 @@ class IndexFollower:
         self._path = path
         self._own = own
         self._options = database_options(Cache(cache_bytes))
-        # The limit of -1 keeps all tables open, since an open table stays readable after the writer has removed its
-        # file. One thread opens them: more threads would all be started at each catch-up, which then takes 500 us
-        # instead of 20.
+        # The limit of -1 keeps all tables open, because an open table stays readable after the writer has removed its
+        # file. The tables are opened by one thread. Several threads would all be started at each catch-up, which would
+        # take 500 us instead of 20.
         self._options.set_max_open_files(-1)
         self._options.set_max_file_opening_threads(1)
         self._counters = counters_of(path)
@@ -110,7 +110,8 @@ class IndexFollower:
             if self._db is None or generation != self._generation:
                 if self._clock() >= self._retry_at:
                     self._open(generation)
-                # An opening may miss the writer's last records, as a catch-up may. Then this goes on with a catch-up.
+                # An opening, like a catch-up, may miss the writer's last records. In that case the code below catches
+                # up.
                 if self._db is None or self._generation != generation or self._reached >= wanted:
                     return
             try:
@@ -141,8 +142,8 @@ class IndexFollower:
                 LOGGER.error("the index at %s is damaged: %s", self._path, reason)
                 mark(self._path, reason)
             self._suspect = self._counters[GENERATION]
-            # The generation 0 differs from the writer's, so the next read opens the database. Reads in progress keep
-            # the one that they have.
+            # The writer never has generation 0, so the next read opens the database anew. Reads in progress go on with
+            # the database that they have.
             self._generation = 0
 
     def _open(self, generation: int) -> None:

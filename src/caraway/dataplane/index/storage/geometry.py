@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from caraway.dataplane.index.storage.keys import SIGN
 
 TIME_BITS = 64
-# The most distinct values of a column that a tile keeps; a sketch replaces them if there are more. A value takes 10 to
-# 50 bytes, so a column takes at most some 13 KB of the tile.
+# A tile keeps at most this many distinct values of a column; if there are more, a sketch replaces all of them. A value
+# takes 10 to 50 bytes, so a column takes at most some 13 KB of the tile.
 MOST_VALUES = 256
 
 

@@ -9,7 +9,7 @@ from caraway.graph.plan.model import IndexPlan
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 
 # A window counts a row if the row's age at the time of the read, cut to whole seconds, is at most the window's length.
-# So a row leaves this much later than its time plus the length.
+# So a row leaves a window this much later than the row's time plus the window's length.
 WINDOW_REST_US = 1_000_000
 
 OwnWindow = ContinuousWindow | HoppingWindow
@@ -37,7 +37,8 @@ def lookback_us(plan: IndexPlan) -> int:
 def interval_at(window: OwnWindow, at_us: int, closing_us: int | None) -> Interval:
     """Return the interval of a window that is read at a time, given the closing time."""
     length_us = window.length_us
-    # A read calls this for each window of each key, so it has no `match`, which would take three times as long.
+    # A read calls this function for each window of each key, so it has no `match` statement, which would take three
+    # times as long.
     if isinstance(window, ContinuousWindow):
         return FIRST_TIME_US if length_us is None else max(FIRST_TIME_US, at_us - length_us - WINDOW_REST_US + 1), at_us
     if closing_us is None:

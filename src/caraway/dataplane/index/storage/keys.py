@@ -21,22 +21,22 @@ CHANGE_POINT = b"\x14"
 SENT = b"\x15"
 TILE = 0x20
 
-# Entries of the whole asset have one of these in place of a key's length, which is at most 0xFFF9. They are the
-# locations of identities and the times of aggregate inputs; in an index that emits rows also the change points of all
-# groups in order of time, the dirty intervals of groups, and the records that wait to be sent.
+# In entries of the whole asset one of these stands in place of a key's length, which is at most 0xFFF9. The entries are
+# the locations of identities and the times of aggregate inputs. In an index that emits rows they are also the change
+# points of all groups in order of time, the dirty intervals of groups, and the records that wait to be sent.
 LOCATIONS = b"\xff\xff"
 TIMES = b"\xff\xfe"
 CHANGE_POINTS = b"\xff\xfd"
 DIRTY = b"\xff\xfc"
 OUTBOX = b"\xff\xfb"
-# The erased keys, each with a byte that tells whether its entries have been removed from the index already.
+# The erased keys, each with a byte that says whether the key's entries have been removed from the index already.
 ERASED = b"\xff\xfa"
 
-# The prefix of entries of the database itself, such as offsets. It differs from the prefix of every asset: an asset is
-# the first eight bytes of a hash, which aren't all zeros in practice.
+# The prefix of entries of the database itself, such as offsets. No asset has this prefix: an asset is the first eight
+# bytes of a hash, which aren't all zeros in practice.
 META = bytes(ASSET_BYTES)
 
-# Added to a signed 64-bit time, this number makes it unsigned. Unsigned big-endian bytes sort in the order of the
+# Adding this number to a signed 64-bit time makes it unsigned, so that the big-endian bytes sort in the order of the
 # times.
 SIGN = 1 << 63
 FIRST_TIME_US, LAST_TIME_US = -SIGN, SIGN - 1

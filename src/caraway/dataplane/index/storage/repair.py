@@ -37,13 +37,13 @@ DAMAGED = "DAMAGED"
 # The file of this name holds the name of the snapshot from which the database began. If the database turns out damaged,
 # this snapshot and later ones may contain the damaged table too, so only older snapshots are tried.
 RESTORED = "RESTORED"
-# Reads keep a damaged database open until they end. `replace` tries to open it at this interval, and gives up after the
-# timeout; both are in seconds.
+# A damaged database stays open until the reads that use it end. `replace` waits for that: it tries to open the database
+# at this interval, and gives up after the timeout. Both are in seconds.
 RETRY_S = 0.05
 TIMEOUT_S = 10.0
 
 # The offsets that each index had reached in a damaged database, by asset and partition. Reads are refused until the new
-# database has reached them too, because it would return older rows than before.
+# database has reached them too, because before that it would return older rows than the damaged one did.
 Due = dict[bytes, dict[int, int]]
 # A function that puts a snapshot into a folder that doesn't exist yet, and returns the snapshot's name; None if there
 # is no snapshot. Its arguments are the folder, the format of the database, and the name of a snapshot that is skipped
@@ -76,8 +76,8 @@ class DatabaseFolder:
             db = open_database(self.path, self.cache)
             with TRANSLATED:
                 found = db.get(FORMAT_KEY)
-            # The entries of the database itself are all read now, because without the offsets in them no topic can be
-            # followed. Damage of other entries is found when they are read.
+            # All entries of the database itself (`META`) are read now, because no topic can be followed without the
+            # offsets among them. Damage of other entries is found when they are read.
             for _ in scan_database(db, META, after(META)):
                 pass
         except DamagedError as error:
@@ -130,8 +130,8 @@ class DatabaseFolder:
         db = open_database(self.path, self.cache)
         with TRANSLATED:
             db.put(FORMAT_KEY, self.format)
-            # The format is on the disk before anything else. Without it, after a power failure, the database would look
-            # like one of another format, and be moved aside.
+            # The format must be on the disk before anything else. If a power failure removed it, the database would
+            # look like one of another format, and would be moved aside.
             db.flush_wal(sync=True)
         return db
 

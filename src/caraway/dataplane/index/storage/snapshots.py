@@ -25,14 +25,14 @@ LOGGER = logging.getLogger(__name__)
 
 FOLDER = "index-snapshots"
 MANIFESTS, FILES = f"{FOLDER}/manifests", f"{FOLDER}/files"
-# The number of snapshots that are kept in the object store. It is more than one, since the newest may turn out damaged.
+# The number of snapshots that are kept in the object store: more than one, since the newest may turn out damaged.
 KEPT = 3
 # The seconds for which a file stays in the object store although no manifest lists it. Files are written before their
-# manifest, so a younger one may belong to a snapshot that another server is taking.
+# manifest, so a younger file may belong to a snapshot that another server is taking.
 GRACE_S = 3600.0
-# The longest wait for a flush in the background, in seconds, and the pause between two looks. A checkpoint flushes the
-# write buffer too, but holds Python's global lock meanwhile: 250 ms for a full buffer. After a flush in the background
-# it holds the lock for some 10 ms.
+# The longest wait for a flush in the background, and the pause between two looks, in seconds. A checkpoint flushes the
+# write buffer too, but holds Python's global lock while it does: 250 ms for a full buffer. If the buffer was flushed in
+# the background before, the checkpoint holds the lock for some 10 ms.
 SETTLE_S = 10.0
 SETTLE_POLL_S = 0.02
 
@@ -56,8 +56,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 _DECODE = msgspec.json.Decoder(Manifest).decode
 
 
-# The inode of a file, its size, and the time of its last change in nanoseconds. If they are those of the last snapshot,
-# the file is the same, and its digest isn't computed again.
+# The inode of a file, its size, and the time of its last change in nanoseconds. If these are the same as in the last
+# snapshot, the file hasn't changed, and its digest isn't computed again.
 _State = tuple[int, int, int]
 
 
@@ -223,11 +223,12 @@ class SnapshotKeeper(Recurring):
         """Prepare to take `snapshots` of `store`."""
         self._snapshots = snapshots
         self._store = store
-        # The reasons that `renew` was given: the last one for which a snapshot that replaces all older ones was asked
-        # for, and the last one for which such a snapshot was taken.
+        # The last reason for which `renew` has requested a snapshot that replaces all older ones, and the last reason
+        # for which such a snapshot was taken.
         self._asked: Hashable = None
         self._renewed: Hashable = None
-        # True as long as the object store may have files of replaced snapshots, which stay there for a while.
+        # True while the object store may still have files of replaced snapshots. Young files stay there for a while
+        # (`GRACE_S`).
         self._is_untidy = False
         super().__init__("index-snapshots", self._take, seconds)
 
@@ -250,6 +251,6 @@ class SnapshotKeeper(Recurring):
             self._snapshots.take(self._store, only=True)
             self._renewed, self._is_untidy = asked, True
         elif self._snapshots.take(self._store) is None and self._is_untidy:
-            # Nothing was written since the last snapshot, so none was taken. `take` removes the files only after a new
-            # snapshot, so they are removed here.
+            # Nothing was written since the last snapshot, so no new one was taken. Files of replaced snapshots are
+            # otherwise removed after a new snapshot only, so they are removed here.
             self._is_untidy = not self._snapshots.tidy()

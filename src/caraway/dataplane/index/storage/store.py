@@ -62,7 +62,7 @@ class IndexStore:
         self._folder = DatabaseFolder(path, self.format, Cache(cache_bytes), restore)
         self._found_damaged = False
         self.db = self._folder.open()
-        # After a repair: the offsets that indexes must reach before reads are allowed, by asset and partition. None if
+        # After a repair, the offsets that indexes must reach before reads are allowed, by asset and partition. None if
         # reads are allowed.
         self.due = due_of(path)
         self._signals = Signals(path) if shared else None
@@ -168,8 +168,8 @@ class IndexStore:
 
     def unused_tables(self) -> frozenset[str]:
         """Return the names of table files that aren't in use by the database: no longer, or not yet."""
-        # The disk is listed before the tables in use. In the other order a table that comes into use in between would
-        # be returned as unused.
+        # The disk is listed before the tables in use. In the other order, a table that comes into use between the two
+        # listings would be returned as unused.
         tables = self.tables()
         with TRANSLATED:
             return tables - {str(table["name"]).lstrip("/") for table in self.db.live_files()}

@@ -86,8 +86,8 @@ class AggregateInputFeed:
         else:
             known, moved = locations.known(delivered), delivered
             written = 0
-            # The max event time of an index with revisions is computed from movements, which only `settle` makes. An
-            # index without one adds new inputs in a faster way.
+            # The max event time of an index with revisions is computed from movements, which only `settle` makes. If
+            # the index needs no max event time, new inputs are added in a faster way.
             if self._max_event_time is None:
                 added, moved = locations.divide(delivered, known)
                 locations.locate(added, batch)
@@ -124,8 +124,8 @@ class AggregateInputFeed:
     def _put(self, puts: Puts, batch: WriteBatch, *, known: bool = True) -> int:
         """Add aggregate inputs. Those that the index has already are left out; it has none of them if not `known`."""
         times, orders, data, values = puts.times, puts.orders, puts.data, puts.values
-        # By key, the position of each input in `puts`. Inputs of a key are told apart by what follows the key in the
-        # raw entry, so one that comes twice in a batch counts once.
+        # By key, the position of each input in `puts`. Two inputs of a key are the same if their raw entries have the
+        # same bytes after the key, so an input that occurs twice in a batch is added once.
         suffixes = [pack_u64(time_us + SIGN) + order for time_us, order in zip(times, orders, strict=True)]
         keys: dict[bytes, dict[bytes, int]] = {key: {} for key in puts.keys}
         for position, (key, suffix) in enumerate(zip(puts.keys, suffixes, strict=True)):

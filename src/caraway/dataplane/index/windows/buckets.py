@@ -105,7 +105,8 @@ def _find_bucket(
     interval = end_us - length_us, end_us - 1
     if _has_any(entries, *interval):
         return interval
-    # The first empty window after windows with aggregate inputs has a row too, which shows that no more came.
+    # The first empty window after windows with aggregate inputs has a row too, which shows that no more aggregate
+    # inputs came.
     before = shows_empty and _has_any(entries, interval[0] - window.stride_us, interval[1] - window.stride_us)
     return interval if before else None
 

@@ -37,7 +37,7 @@ Lived = tuple[int, int | None]
 # entry stays small; the emission then compares more rows than necessary.
 MAX_INTERVALS = 64
 
-# At each change point the number of aggregate inputs that enter or leave a window then is stored, in this many bytes.
+# The bytes of the number that is stored for each change point: how many aggregate inputs enter or leave a window then.
 COUNT_BYTES = 4
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -100,7 +100,7 @@ class ChangePoints:
             length_us, stride_us = self._bucket.length_us or 0, self._bucket.stride_us
             first = next_end(self._bucket, time_us)
             # `last` is the end of the last bucket that contains the aggregate input. The empty bucket after it may have
-            # a row too, which shows that no more came.
+            # a row too, which shows that no more aggregate inputs came.
             last = first + (time_us + length_us - first) // stride_us * stride_us
             if last < first:
                 return []

@@ -23,8 +23,9 @@ class IndexShape:
         self.codec = RecordCodec(plan.schema)
         self.layout = Layout(plan, geometry.values)
         self.total = self.layout.total
-        # True if the event times stored in a root are exactly the least and the greatest of its aggregate inputs. If
-        # records may be revised, aggregate inputs are removed, and the stored times may then be further apart.
+        # True if a root's stored event times are exactly the least and the greatest of its aggregate inputs. If records
+        # may be revised, aggregate inputs are removed, and the stored times may be further apart than those that
+        # remain.
         self.bounds_exact = not plan.revised
 
 
@@ -128,7 +129,7 @@ class KeyEntries:
             values.append(iterator.value())
             iterator.next()
         check_end(iterator)
-        # The raw entries of an index are all puts, so they are decoded together, by a decoder that takes nothing else.
+        # The raw entries of an index are all puts, so all are decoded together by a decoder that accepts only puts.
         records = self._shape.codec.decode_puts(values)
         times = [record.time for record in records]
         rank = len(entries) + TIME_BYTES

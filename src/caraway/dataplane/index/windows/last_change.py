@@ -24,8 +24,9 @@ def last_change(
         newest = latest(newest, *_of_ended(item, intervals))
     least = min(last for _, (_, last) in intervals)
     for item in entries.ended_by(least):
-        # These aggregate inputs come in descending order of their ends, and none causes a change after its end is seen.
-        # So if even this end is seen no later than the newest change, the rest can't have caused a later one.
+        # `ended_by` yields aggregate inputs in descending order of their ends, and an aggregate input causes no change
+        # after the windows have shown its end. So if the windows have shown this end by the time of the newest change,
+        # the aggregate inputs that follow can't have caused a later one.
         if newest is not None and max(_seen(window, item.end_us) for window, _ in intervals) <= newest:
             break
         newest = latest(newest, *_of_ended(item, intervals))

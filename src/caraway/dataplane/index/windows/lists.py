@@ -21,7 +21,8 @@ from caraway.dataplane.topics.codec import Record
 from caraway.dtypes.values import same
 from caraway.graph.aggregates import TRAITS, AggregateSpec, ValueUse
 
-# A value of the column, or the hashable object by which equal values are found, with the value's position.
+# The position of a value, and the value itself. In lists of distinct values the second item is the value's identity, a
+# hashable object.
 Found = tuple[Position, Any]
 
 _POSITION = itemgetter(0)

@@ -18,8 +18,8 @@ from caraway.dataplane.index.storage.keys import ENDED, RAW, SIGN, TIME_BYTES, p
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.topics.codec import RecordCodec
 
-# The most decoded tiles that the writer keeps between batches. They are in two generations of half as many: when the
-# younger one is full, the older one is dropped. A tile takes 0.5 to 1 KiB, so all take up to 20 MiB.
+# The writer keeps at most this many decoded tiles between batches, in two generations of half as many: when the younger
+# one is full, the older one is dropped. A tile takes 0.5 to 1 KiB, so all take up to 20 MiB.
 CACHED_TILES = 20_000
 
 
@@ -189,7 +189,7 @@ class _KeyTiles:
         if removed or tile.flags & SPLIT:
             self.change(level, number, tile, added, removed)
             return
-        # No tile above needs the sum of what was added, so it isn't computed apart from the root.
+        # The root has no tile above it that needs the sum of the added inputs alone, so they are added directly.
         self._layout.add(tile, added)
         self._split_if_full(level, number, tile, added)
 
@@ -253,8 +253,8 @@ class _KeyTiles:
         shift = self._geometry.shift(level)
         numbers = [(time_us + SIGN) >> shift for time_us, _, _ in aggregate_inputs]
         first = numbers[0]
-        # Inputs of one batch are close to each other in time, so they often have one tile, and needn't be divided one
-        # by one.
+        # The inputs of one batch are close to each other in time and often belong to one tile. In this case they
+        # needn't be divided one by one.
         if numbers.count(first) == len(numbers):
             return {first: list(aggregate_inputs)}
         groups: dict[int, list[AggregateInput]] = {}
@@ -270,7 +270,7 @@ class _KeyTiles:
         entries = pyramid.store.scan(prefix + RAW + pack_u64(number << shift), last)
         rank = len(prefix) + len(RAW) + TIME_BYTES
         found = [(key[rank:], value) for key, value in entries if key not in self._touched]
-        # The raw entries of an index are all puts, so they are decoded together, by a decoder that takes nothing else.
+        # The raw entries of an index are all puts, so all are decoded together by a decoder that accepts only puts.
         records = pyramid.codec.decode_puts([value for _, value in found])
         times = [record.time for record in records]
         values = self._layout.values_of_rows([record.row for record in records], times)

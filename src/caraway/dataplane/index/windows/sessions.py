@@ -17,7 +17,8 @@ from caraway.dataplane.index.storage.store import IndexStore
 from caraway.graph.windows import SessionWindow
 
 SECOND_US = 1_000_000
-# The microseconds from the start of the second of a session's last aggregate input to the exclusive end of its window.
+# A session's window ends this many microseconds after the start of the second of its last aggregate input. The end
+# isn't part of the window.
 END_US = 1
 
 
@@ -91,7 +92,7 @@ class Sessions:
         """Remove a second that has no aggregate input left: its session is shortened, divided or removed."""
         position = bisect_right(sessions, second, key=_first) - 1
         if position < 0 or sessions[position].last_us < second:
-            # The second isn't in a session any more: when another second was removed, this one was cut off, too,
+            # The second isn't in a session any more. When another second was removed, this one was cut off with it,
             # because it had no aggregate input left either.
             return
         following = raw.first_from(second)

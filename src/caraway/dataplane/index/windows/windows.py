@@ -28,7 +28,7 @@ from caraway.graph.plan.model import IndexPlan
 # A function that reads a key as of a time in microseconds. It returns the values of the columns, and whether the key
 # was found.
 Read = Callable[[bytes, int], tuple[list[object], bool]]
-# A function that returns the closing time of an asset over the other shards of a divided index, which are in other
+# A function that returns the closing time of an asset in the other shards of a divided index, which are in other
 # databases; None if it isn't known. Discrete windows close by the greatest closing time of all shards.
 Elsewhere = Callable[[bytes], int | None]
 
@@ -52,7 +52,8 @@ class WindowReader:
                 summed.setdefault(_window(result), []).append(result)
         self._summed = summed
         self._needed = frozenset[int]().union(*(result.extras for result in wanted))
-        # Discrete windows and the time of the last change depend on all windows of the plan, others only on those read.
+        # If windows are discrete, all windows of the plan decide whether a key is found; all decide about the time of
+        # the last change too. Other reads need only the windows of their columns.
         needs_all = self._has_max_event_time or self._needs_time
         self._windows = own_windows(plan) if needs_all else {*summed, *(window for _, window, _ in self._lists)}
         keys = {column.name: position for position, column in enumerate(plan.schema.keys)}

@@ -32,7 +32,7 @@ from caraway.dtypes.types import (
 from caraway.dtypes.values import to_json
 from caraway.graph.plan.model import SinkPlan
 
-# The bytes of the longest name in Postgres, which cuts longer ones without an error.
+# The length of the longest possible name in Postgres, in bytes. Postgres truncates longer names without an error.
 NAME_BYTES = 63
 # The column of the staged rows that says whether a row is to be deleted. The table doesn't have it.
 DELETED = "__caraway_deleted__"
@@ -104,7 +104,7 @@ class SinkTable:
         self.schema, self.name = schema, name
         self.title = f"{quote(schema)}.{quote(name)}"
         self.positions = f"{quote(schema)}.{quote(POSITIONS)}"
-        # In statements with parameters, a `%` of a name is doubled.
+        # In a statement with parameters, psycopg requires that a `%` in a name is doubled.
         self._positions = self.positions.replace("%", "%%")
         self.description = DESCRIPTION.format(dataset=plan.dataset.name)
         renames = dict(plan.sink.renames)
@@ -144,8 +144,8 @@ class SinkTable:
             f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}" for column in self.columns
         ]
         keys = ", ".join(quote(key.name) for key in self.keys)
-        # A primary key can't have nulls, so keys that may be null get a unique constraint that takes nulls for equal.
-        # Postgres has that from version 15 on.
+        # A primary key can't have nulls, so keys that may be null get a unique constraint that treats nulls as equal.
+        # Postgres supports that since version 15.
         unique = "UNIQUE NULLS NOT DISTINCT" if any(key.nullable for key in self.keys) else "PRIMARY KEY"
         text = self.description.replace("'", "''")
         return [

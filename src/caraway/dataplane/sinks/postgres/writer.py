@@ -33,9 +33,9 @@ except ImportError as error:
         "Postgres is written by psycopg, which isn't installed: pip install caraway[postgres]"
     ) from error
 
-# The seconds for which a statement and a lock are waited for.
+# The most seconds that a statement may take, and that it may wait for a lock.
 STATEMENT_S, LOCK_S = 120, 10
-# After so many milliseconds without an answer to what was sent, the connection counts as lost.
+# If Postgres doesn't acknowledge sent data within this many milliseconds, the connection counts as lost.
 LOST_MS = 30_000
 SETTINGS = {
     "statement_timeout": f"{STATEMENT_S}s",
@@ -43,7 +43,7 @@ SETTINGS = {
     "TimeZone": "UTC",
     "client_min_messages": "warning",
 }
-# The errors that are about the values of rows, which Postgres will never take.
+# The errors about values of rows, which Postgres will never accept.
 REFUSED = (psycopg.DataError, psycopg.IntegrityError, errors.ProgramLimitExceeded, OverflowError)
 
 _OID = "SELECT to_regclass(%s)::oid, obj_description(to_regclass(%s)::oid, 'pg_class')"
@@ -104,8 +104,8 @@ class PostgresWriter:
                 self._replace()
             if rows:
                 self._put(rows, refusals)
-            # Dead letters are durable before the position moves behind their changes. Otherwise a crash in between
-            # would lose these.
+            # Dead letters must be durable before the position moves behind their changes. Otherwise a crash in between
+            # would lose these changes.
             if refusals:
                 self._writing.refuse(refusals)
             reached = {str(partition): offset for partition, offset in batch.reached.items()}
@@ -124,13 +124,13 @@ class PostgresWriter:
             self._do(table.create_positions_statement())
         with connection.transaction():
             self._do(table.insert_position(), table.name, self._writing.name)
-            # This locks the row with the position. If two servers open the table at once, the second one waits here,
-            # and then finds the table that the first one has created.
+            # The call locks the row with the position. If two servers open the table at once, the second one waits
+            # here, and then finds the table that the first one has created.
             self._locked()
             if not _exists(connection, table.title):
                 self._create()
-                # The table is a new one, so a position that is stored is that of a table which somebody has removed.
-                # Without a position, all rows are written.
+                # The table is new, so a stored position is that of an earlier table, which somebody has dropped. That
+                # position is cleared, so that all rows are written again.
                 self._save("{}")
             elif _description(connection, table.title) != table.description:
                 raise UnavailableError(
@@ -171,8 +171,7 @@ class PostgresWriter:
     def _put(self, rows: Sequence[Sequence[TableRow]], refusals: list[Refusal]) -> None:
         """Write the rows of each change; the changes that Postgres refuses are found by halving."""
         try:
-            # This is a savepoint inside the transaction of the batch: if Postgres refuses a value, only these rows are
-            # undone.
+            # The inner transaction is a savepoint: if Postgres refuses a value, only these rows are rolled back.
             with self._connection.transaction():
                 self._merge(list(chain.from_iterable(rows)))
         except REFUSED as error:

@@ -18,7 +18,8 @@ from caraway.graph.plan.model import SinkPlan
 
 Text = Callable[[Any], bytes]
 
-# The key with the position of a sink: this, and the sink's prefix. A sink's prefix can't begin like this.
+# The key with the position of a sink is this text and the sink's prefix. The prefix of a sink can't begin with this
+# text.
 POSITION = "caraway:"
 
 

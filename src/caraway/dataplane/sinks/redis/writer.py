@@ -32,14 +32,15 @@ try:
 except ImportError as error:
     raise UnavailableError("Redis is written by redis-py, which isn't installed: pip install caraway[redis]") from error
 
-# The seconds for which a connection and an answer are awaited. A transaction of a full batch takes some tenths.
+# The most seconds to wait for a connection, and for an answer. A transaction with a full batch takes some tenths of a
+# second.
 CONNECT_S, ANSWER_S = 10, 30
-# The keys that Redis looks at for one answer when the keys of a prefix are asked for.
+# The number of keys that Redis examines for each SCAN, by which the writer finds the keys with its prefix.
 LOOKED_AT = 10_000
-# The most seconds for which a commit looks for keys with the sink's prefix that somebody else has made. A large
-# database may have more keys than are seen in this time; the writer looks through all of them when it opens.
+# A commit searches at most this many seconds for keys with the sink's prefix that somebody else has made. A large
+# database may have more keys than can be examined in this time; the writer examines all of them when it opens.
 CHECK_S = 5.0
-# The bytes of the longest text that Redis takes, if it doesn't tell (`proto-max-bulk-len`).
+# The length of the longest text that Redis accepts, in bytes, if Redis doesn't report it (`proto-max-bulk-len`).
 LONGEST = 512 * 1024 * 1024
 # The commands that the sink needs, apart from those of a connection.
 COMMANDS = "watch, multi, exec, hgetall, hset, set, pexpire, del, unlink and scan"
@@ -119,8 +120,8 @@ class RedisWriter:
         with _translated(self._where):
             if not self._offsets():
                 self._remove_earlier()
-            # Dead letters are durable before the position moves behind their changes. Otherwise a crash in between
-            # would lose these.
+            # Dead letters must be durable before the position moves behind their changes. Otherwise a crash in between
+            # would lose these changes.
             if refusals:
                 self._writing.refuse(refusals)
             self._replace(self._fields(batch.reached), partial(self._put, puts, deletes))
@@ -135,7 +136,8 @@ class RedisWriter:
     ) -> None:
         """Add the commands that write rows to a transaction."""
         if gone := [*deletes, *(key for key, value in puts if not isinstance(value, bytes))]:
-            # A hash that is written over would keep the fields that are null now, so it is removed first.
+            # HSET keeps those fields of an old hash that are null now and so aren't set. For that reason the old hash
+            # is removed first.
             to.unlink(*gone)
         for key, value in puts:
             if isinstance(value, bytes):
@@ -147,8 +149,8 @@ class RedisWriter:
 
     def _remove_earlier(self) -> None:
         """Remove the rows that an earlier sink has left, or one whose position is lost."""
-        # The claim is a new random value. No other writer knows it, so the transactions of all others fail from now on,
-        # also those of one that was paused at this very place.
+        # The claim is a new random value, which no other writer knows. So the transactions of all other writers fail
+        # from now on, also those of a writer that was paused at this very place.
         self._replace({**self._fields({}), CLAIM: uuid4().hex.encode()}, lambda _: None)
         for keys in _keys(self._client, self._rows):
             self._keep()
@@ -245,7 +247,7 @@ def _address(system: RedisSystem, sign_in: SignIn) -> tuple[str, int]:
 def _connected(plan: SinkPlan, sign_in: SignIn) -> Client:
     system = _system_of(plan)
     host, port = _address(system, sign_in)
-    # The library must not send a transaction again of which it got no answer: it may have happened.
+    # If Redis doesn't answer to a transaction, redis-py must not send it again, since Redis may have executed it.
     never = Retry(NoBackoff(), 0)
     given = {"username": system.username, "password": system.password}
     login: dict[str, Any] = {name: sign_in.resolve(value) for name, value in given.items() if value is not None}
@@ -258,7 +260,7 @@ def _connected(plan: SinkPlan, sign_in: SignIn) -> Client:
         socket_connect_timeout=CONNECT_S,
         socket_timeout=ANSWER_S,
         retry=never,
-        # The older version of the protocol, which all servers and proxies speak.
+        # All servers and proxies speak this older version of the protocol.
         protocol=2,
         **login,
     )
@@ -273,7 +275,7 @@ def _longest(client: Client) -> int:
     try:
         return int(client.config_get("proto-max-bulk-len").get("proto-max-bulk-len", LONGEST))
     except redis.ResponseError:
-        # The user may not ask, or the service has no such command.
+        # The user lacks the right to CONFIG GET, or the service doesn't have this command.
         return LONGEST
 
 
@@ -350,7 +352,8 @@ def _translated(where: str) -> Iterator[None]:
 def _spelled(error: Exception) -> str:
     if isinstance(error, redis.WatchError):
         return "another server has written it meanwhile"
-    # In a transaction the library's text begins with the command, which has values of rows and isn't shown.
+    # For a transaction, the error text of redis-py begins with the command, which contains values of rows. That part
+    # isn't shown.
     text = str(error).rpartition(" of pipeline caused error: ")[2]
     return " ".join(text.split()) or type(error).__name__
 

@@ -12,16 +12,17 @@ from caraway.dataplane.sources.cdc.log import Begin, Change, Puts, Row, rows_of
 from caraway.dataplane.sources.cdc.position import LogPosition, transaction_mark
 from caraway.dataplane.sources.reader import SourceBatch
 
-# The column, beside those of the table, that has the time of the commit. No row of a table has an earlier one than the
-# rows before it in the log, so as event time it gives the order of the log, whatever columns the table has.
+# The column with the time of the commit, which rows can have beside the columns of the table. No row has an earlier
+# time than the rows before it in the log. So as event time, it gives the order of the log, whatever columns the table
+# has.
 COMMITTED_AT = "__committed_at"
 MILLISECOND_US = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# The origin of rows that weren't read from the log, as Debezium says it.
+# Debezium's `source` of rows that were read from the table and not from the log.
 _LOADED = {"snapshot": "true"}
 
-# The operations that put a row of which no other version is known.
+# The operations that add a row without an earlier version: "c" from the log, and "r" from the load of the table.
 _INSERTS = frozenset({"c", "r"})
 
 Envelope = dict[str, object]
@@ -87,7 +88,8 @@ class Batch:
         self._size = size
         self._has_times = has_times
         self._takes_updates = takes_updates
-        # The changes in their order: pieces that have them by column, and others that have them one by one.
+        # The changes in their order: first `_entries`, which are single changes, then `_runs`, which have changes by
+        # column.
         self._runs: list[_Run] = []
         self._entries: list[_Entry] = []
         self._marks: list[str] = []
@@ -100,7 +102,7 @@ class Batch:
         """True if the position must be saved before more is read."""
         self._origin: Mapping[str, object] | None = None
         self._source: dict[str, object] = {}
-        # The transaction of the last change, and the beginning of the marks of its changes.
+        # The transaction of the change that was added last, and the prefix of the marks of its changes.
         self._begin: Begin | None = None
         self._transaction = ""
 
@@ -204,8 +206,8 @@ class Batch:
     def _separate(self) -> None:
         """Make all changes entries."""
         separated = [entry for run in self._runs for entry in run.entries()]
-        # All runs are behind all entries: `_add` makes entries of the runs that are there before it adds its own. So
-        # the entries of the runs are added at the end.
+        # Single entries come before all runs: `_add` turns the runs into entries before it adds its own. So the entries
+        # of the runs are appended.
         self._entries += separated
         self._runs.clear()
 

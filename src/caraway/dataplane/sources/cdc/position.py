@@ -76,7 +76,7 @@ class LogPosition:
     def to_json(self) -> dict[str, Any]:
         """Return the position as it is saved."""
         found: dict[str, Any] = {"log": dict(self.state), "load": self.load, "committed_us": self.committed_us}
-        # The seed is kept as a text, since a number of JSON may lose digits.
+        # The seed is saved as text, since a number in JSON may lose digits.
         found["seed"] = f"{self.seed:x}"
         if self.at is not None:
             found["at"] = list(self.at)

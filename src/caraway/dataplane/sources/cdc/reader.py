@@ -32,19 +32,22 @@ from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Computed, Constant, Ref
 from caraway.graph.systems import MySQLSystem, PostgresSystem
 
-# A chunk has at most so many rows and bytes, so that it is one batch, and the log waits for it for less than a second.
+# A chunk has at most this many rows and bytes, so that it fits one batch, and the log waits less than a second while
+# the chunk is read.
 CHUNK_ROWS, CHUNK_BYTES = 8_000, 3 * 1024 * 1024
-# If the log has only changes of other tables, the position moves so often nevertheless, which lets the database forget
-# its log.
+# If the log has only changes of other tables, the moved position is saved each time that this many seconds have passed,
+# so that the database can remove its log.
 QUIET_S = 10.0
 _END = object()
-# The logs of systems, which are named and not imported, so that one doesn't need the library of another.
+# The classes that read a log, by the kind of system. They are named and not imported, so that reading one database
+# doesn't need the library of another.
 _LOGS = {
     MySQLSystem.kind: "caraway.dataplane.sources.cdc.mysql.log:MySQLLog",
     PostgresSystem.kind: "caraway.dataplane.sources.cdc.postgres.log:PostgresLog",
 }
 _FORGET_SLOT = "caraway.dataplane.sources.cdc.postgres.log:forget"
-# The seconds between two tries to read a chunk, if transactions that were read can't be seen by others yet.
+# The seconds between two tries to read a chunk, while snapshots don't show all transactions that were read from the
+# log.
 UNSEEN_S = 0.02
 
 
@@ -65,14 +68,15 @@ class CaptureReader:
         self._has_times = any(isinstance(each, Ref) and each.path == (COMMITTED_AT,) for each in made.values())
         self._key_columns = {name: _column(name, made.get(name)) for name in context.dataset.keys}
         self._needs_before = context.source.where is not None or context.source.sample is not None
-        # Without an earlier row to look at, an update of a row with a key is the same as an insert.
+        # If nothing looks at the row before an update, an update in a dataset with keys is the same as an insert.
         self._takes_updates = bool(context.dataset.keys) and not self._needs_before
         self._position = LogPosition()
         # The chunk that waits for its place in the log, and the keys that changed since it was read.
         self._chunk: Chunk | None = None
         self._touched: set[Key] = set()
         self._is_emptied = False
-        # The numbers of the rows of that chunk that are still to be handed over, when its place is reached.
+        # The numbers of that chunk's rows that are still to be handed over; None before its place in the log is
+        # reached.
         self._ready: Sequence[int] | None = None
         # The rows that a truncate, or a new load, still has to delete.
         self._deleting: Iterator[LiveRow | None] | None = None
@@ -90,7 +94,8 @@ class CaptureReader:
         """Go on from a position; see `SourceReader.seek`."""
         del items
         if not position:
-            # The names that the log invents are saved before the first poll makes anything, so that it is found again.
+            # The log invents names, such as that of its slot. They are saved before the first poll creates anything in
+            # the database, so that a source that restarts finds what it has created.
             self._position = LogPosition(state=self._log.first_state(), seed=randbits(SEED_BITS))
         else:
             self._position = LogPosition.of_json(position)
@@ -247,8 +252,8 @@ class CaptureReader:
             case Started(at, committed_us, state):
                 position.at, position.state = at, state
                 position.committed_us = max(position.committed_us, committed_us)
-                # The place must be saved before rows are handed over. If it were forgotten in a crash, the log would be
-                # read from a later place, and deletes of these rows that are before it would be missed.
+                # The worker must save this place before rows are handed over. If a crash lost it, the log would be read
+                # from a later place. Then deletes of these rows that are before that place would be missed.
                 batch.is_news = batch.is_fence = True
                 return False
         return True
@@ -302,8 +307,8 @@ class CaptureReader:
             return change
         columns = [column for column in self._key_columns.values() if column is not None]
         if self._needs_before:
-            # `where` may leave the row out now although it let an earlier one of its key pass. So the row before is
-            # kept, or at least its key, by which the earlier row is deleted.
+            # A row that passed `where` before the update may not pass it now. So the row before is kept, or at least
+            # its key, by which the earlier row is deleted.
             change.before = before or {column: after[column] for column in self._log.key if column in after}
         elif before is not None and all(before.get(column) == after.get(column) for column in columns):
             change.before = None
@@ -317,9 +322,9 @@ class CaptureReader:
         self._is_emptied = True
         if position.is_done(begin.at, number):
             return True
-        # The rows that the dataset has are read from its records on the topic, in `_delete`. By then, all rows before
-        # the truncate must be on the topic, and none behind it. So this batch is a fence: the worker saves the position
-        # before it goes on, and a process that is killed later begins again at the truncate.
+        # `_delete` finds the dataset's rows in its records on the topic. By then, all rows before the truncate must be
+        # on the topic, and none behind it. So this batch is a fence: the worker saves the position before it reads on,
+        # and after a crash, reading begins again at the truncate.
         position.index = number
         self._deleting = iter(self._context.live_rows())
         batch.is_news = batch.is_fence = True
@@ -336,13 +341,13 @@ class CaptureReader:
         while not batch.is_full:
             live = next(deleting, _END)
             if live is None:
-                # The records are still being read. The worker renews its lease in between.
+                # `live_rows` is still reading the records. The batch ends here, so that the worker can renew its lease.
                 return
             if isinstance(live, LiveRow):
                 key = {column: live.key[name] for name, column in self._key_columns.items() if column is not None}
                 (digest,) = seeded_digests([repr(sorted(live.key.items())).encode()], position.seed)
                 mark = change_mark(at, position.index, digest)
-                # The time of a delete isn't before that of the row that it deletes.
+                # A delete isn't given an earlier time than the row that it deletes.
                 batch.delete(key, mark, max(position.committed_us, live.at_us))
                 continue
             self._deleting = None

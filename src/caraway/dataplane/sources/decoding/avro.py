@@ -19,11 +19,11 @@ from caraway.dataplane.sources.decoding.registry import RegisteredSchema, Regist
 from caraway.errors import InvalidInputError, shortened
 from caraway.process.json_text import MAX_DEPTH
 
-# The most memory that the values of one record may take, by an upper bound that the schema and the record's length
-# give. Most schemas thus allow any record that Kafka sends by default, which has up to 1 MB.
+# The most bytes of memory that the values of a record may take. The schema and the record's length give an upper bound
+# for them. With most schemas, any record up to Kafka's default size of 1 MB stays within this limit.
 MAX_MEMORY = 256 * 1024 * 1024
-# The most bytes of a record with a type that contains itself. Such a record is read by fastavro's slower reader in
-# Python, whose recursion has a limit.
+# The most bytes of a record whose schema has a type that contains itself. Such a record is read by fastavro's slower
+# reader in Python, whose recursion has a limit.
 MAX_RECURSIVE_BYTES = 64 * 1024
 
 

@@ -14,7 +14,8 @@ Convert = Callable[[Any], Any]
 # Bytes of memory of Python's objects, as upper bounds: an entry of a dict or list, an empty dict or list, and a number
 # or an empty text or bytes.
 ENTRY, DICT, LIST, SCALAR = 16, 200, 96, 64
-# A character of UTF-8 takes one to four bytes, and up to four in memory if one of the text is beyond Latin-1.
+# A character has one to four bytes in UTF-8. In memory, it takes up to four bytes if any character of the text is
+# beyond Latin-1.
 WIDE = 4
 
 
@@ -65,7 +66,8 @@ def compile_schema(parsed: Any, named: Mapping[str, Any]) -> Compiled:
 
 
 _PRIMITIVES: Mapping[str, tuple[type | None, int, int, float]] = {
-    # The type in Python, the fewest bytes, the memory that is fixed and the memory for each byte.
+    # For each of them: its class in Python, the fewest bytes of a value, the memory of a value, and the memory for each
+    # of its bytes.
     "null": (type(None), 0, 0, 0),
     "boolean": (bool, 1, 0, 0),
     "int": (int, 1, SCALAR, 0),
@@ -147,8 +149,8 @@ class _Compiler:
         part = self._parts[name]
         if part is not None:
             return replace(part, schema=name)
-        # The type contains itself. Only an empty list or a null can end that, which takes a byte. The length of such
-        # records is bounded instead of their memory.
+        # The type contains itself. Its values end only with an empty list or a null, which takes a byte. For such a
+        # record, the length is bounded instead of the memory.
         self.is_recursive = True
         return Part(schema=name, convert=lambda value: self._converted(name, value), kind=dict, least=1)
 
@@ -206,8 +208,8 @@ class _Compiler:
     def _repeated(self, schema: Any, kind: type, element: Part, least: int) -> Part:
         """Return an array or map of elements that take at least so many bytes."""
         if not least:
-            # The record only has the number of such elements, and each of them is made, so a few bytes could fill the
-            # memory.
+            # The record has only the number of such elements, and the reader creates each of them, so a few bytes could
+            # fill the memory.
             raise InvalidInputError("has a list whose elements take no bytes")
         convert = element.convert
         every: Convert | None = None
@@ -246,7 +248,8 @@ def _primitive(name: str, schema: Mapping[str, Any]) -> Part:
     convert: Convert | None = None
     if (name, logical) in _NATIVE:
         written = {"type": name, "logicalType": logical}
-        # The value is a datetime or date then, which needs no conversion, so it isn't looked for in a union.
+        # fastavro returns a datetime or a date here, which needs no conversion, so `_chosen` needn't recognise the type
+        # in a union.
         kind = None
     elif (name, logical) == ("bytes", "decimal"):
         scale = int(schema.get("scale", 0))

@@ -15,11 +15,12 @@ from caraway.dataplane.sources.decoding.registry import RegisteredSchema, Regist
 from caraway.errors import InvalidInputError
 
 HEADER = Struct(">bI")
-# The most schemas that a source keeps at hand. A topic has a handful, and a few more for each change of its rows.
+# At most this many compiled schemas are cached for a source. A topic has a few, and a few more for each change of its
+# rows.
 MAX_SCHEMAS = 1_000
 
-# Returns the row in a record, whose encoded form begins at the position. It raises InvalidInputError, whose message is
-# a predicate of the record, if there is none.
+# A function that returns the row in a record; the encoded row begins at the given position. If there is no row, it
+# raises InvalidInputError, whose message is a predicate of the record.
 ReadsRow = Callable[[bytes, int], dict[str, object]]
 
 
@@ -40,7 +41,7 @@ class RegistryDecoder(Decoder):
         """Return rows and faults; see `Decoder.decode`."""
         rows: list[object] = []
         faults: dict[int, str] = {}
-        # An id that the registry doesn't have now may be there soon, so it is kept for these values only.
+        # An id that the registry lacks now may be registered soon, so its error is remembered only during this call.
         unknown: dict[int, str] = {}
         for position, value in enumerate(values):
             try:

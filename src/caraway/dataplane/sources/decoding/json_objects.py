@@ -8,8 +8,8 @@ from caraway.dataplane.ingest.table import json_type
 from caraway.errors import InvalidInputError, TooLargeError
 from caraway.process.json_text import is_simple, parse, position
 
-# The number of values that are checked together before they are parsed: so few that their lists and objects are usually
-# no more than a single value may have.
+# The number of values that are checked together before they are parsed. It is small, so that all of them together
+# usually have no more lists and objects than a single value may have.
 TOGETHER = 32
 
 
@@ -29,7 +29,7 @@ def decode_json(values: Sequence[bytes]) -> tuple[list[object], dict[int, str]]:
 
 def _objects(values: Sequence[bytes]) -> list[object] | None:
     """Return the objects in some values; None if one of them needs further checks, or has none."""
-    # If all of the bytes together are so few, and have so few brackets, then those of each value have too.
+    # If the joined bytes are within the limits of `is_simple` for bytes and brackets, those of each value are, too.
     if not is_simple(b"".join(values)):
         return None
     try:

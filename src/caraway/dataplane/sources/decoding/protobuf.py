@@ -9,9 +9,10 @@ from caraway.dataplane.sources.decoding.protobuf_values import MessageReader
 from caraway.dataplane.sources.decoding.registry import RegisteredSchema, Registry
 from caraway.errors import InvalidInputError, shortened
 
-# The most bytes of a varint of 32 bits, and the deepest that the type of a record may be declared inside others.
+# The most bytes of a varint of 32 bits, and the most levels by which the type of a record may be nested in other types.
 VARINT_BYTES, MAX_INDEXES = 5, 64
-# The most bytes of a record. Its values are counted besides, as they may take much more.
+# The most bytes of a record. The number of its values has a limit of its own (`MessageReader`), since they may take
+# much more memory.
 MAX_BYTES = 64 * 1024 * 1024
 
 

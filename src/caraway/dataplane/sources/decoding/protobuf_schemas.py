@@ -21,11 +21,12 @@ from grpc_tools import protoc
 from caraway.dataplane.sources.decoding.registry import RegisteredSchema
 from caraway.errors import InvalidInputError, shortened
 
-# The name under which a schema is compiled. Its own file name isn't in the registry; no schema imports it.
+# The name under which a schema is compiled, since the registry doesn't have the name of its file. No schema imports it.
 MAIN = "caraway_source_record.proto"
 # The files that registries don't hold, and that a schema may import: Google's, which come with protoc, and Confluent's.
 KNOWN = (Path(grpc_tools.__file__).parent / "_proto", Path(__file__).parent / "protos")
-# protoc's message about an error is the line of the place and the reason; further ones follow from the first.
+# At most this many lines of protoc's messages are shown. Each has a place and a reason, and later errors follow from
+# the first.
 SHOWN_LINES = 3
 LOG_LINE = re.compile(r"WARNING: All log messages|[IWEF]\d{4} ")
 
@@ -81,7 +82,7 @@ def message_at(file: FileDescriptor, indexes: Sequence[int]) -> Descriptor:
         if not 0 <= index < len(types):
             raise InvalidInputError(f"has no message type {list(indexes)}")
         path.append(types[index].name)
-        # The types of the entries of maps aren't in the schema's text, so they aren't counted.
+        # The indexes leave out the types of maps' entries, since these types aren't in the schema's text.
         types = [each for each in types[index].nested_type if not each.options.map_entry]
     found = file.message_types_by_name[path[0]]
     for name in path[1:]:

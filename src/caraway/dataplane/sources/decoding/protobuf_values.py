@@ -64,8 +64,8 @@ class MessageReader:
         if name in {_STRUCT, _VALUE, _LIST}:
             return {_STRUCT: self._struct, _VALUE: self._value, _LIST: self._list}[name]
         if name not in self._types:
-            # The conversion of the type is kept before those of its fields are made, since a field may have the same
-            # type.
+            # The conversion of this type is stored before those of its fields are made, since a field may have this
+            # type itself.
             fields: dict[int, tuple[str, Convert | None]] = {}
             self._types[name] = self._fields(descriptor, fields)
             fields.update({field.number: (field.name, self._field(field)) for field in descriptor.fields})

@@ -24,10 +24,11 @@ ANSWER_TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 # The most schemas that one schema may import, directly and through others.
 MAX_REFERENCES = 500
-# The registry's codes in the body of an answer 404: no such subject, version or schema. An answer without such a code
-# isn't the registry's; then the URL is wrong, and no record is at fault.
+# The registry's codes in the body of an answer 404: no such subject, version or schema. A 404 without such a code isn't
+# from a registry. Then the URL is wrong, and no record is at fault.
 NOT_FOUND = frozenset({40401, 40402, 40403})
-# The statuses that may pass: too many requests, and those from here on, which are the registry's own failures.
+# The HTTP statuses of errors that may pass: 429 for too many requests, and 500 or more for failures of the registry
+# itself.
 TOO_MANY, FIRST_FAILURE = 429, 500
 
 
@@ -84,7 +85,7 @@ class Registry:
             timeout=ANSWER_TIMEOUT_S,
             # A redirect could send the credentials to another host.
             follow_redirects=False,
-            # A proxy of the server's environment would connect in place of this process, to whatever address.
+            # A proxy of the server's environment would connect in place of this process, whose addresses are checked.
             trust_env=False,
             verify=verify,
             transport=transport,

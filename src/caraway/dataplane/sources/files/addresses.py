@@ -31,8 +31,8 @@ def object_address(
     options: dict[str, str] = {}
     match system:
         case FilesSystem():
-            # The store refuses what is outside of its folder. The library opens what it is told, wherever that is, so
-            # the prefix is checked here.
+            # The store refuses files outside of its folder. But the library opens any path without the store, so the
+            # prefix is checked here.
             if not store.is_inside(root):
                 raise UnavailableError(f"Files {system.name}: the prefix {root} leads out of the folder {store.root}")
             return f"file://{store.root}/{root}", None
@@ -56,8 +56,8 @@ def object_address(
         case _:
             address = google_address(endpoint)
             if address is not None:
-                # The library takes another address, and no credentials, only from a service account key that says so.
-                # Such a key is made here.
+                # The library accepts another address, and reading without credentials, only as entries of a service
+                # account key. So such a key is made here.
                 key = {"gcs_base_url": address, "disable_oauth": True}
                 empty = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
                 options |= {"google_service_account_key": orjson.dumps(key | empty).decode(), "allow_http": "true"}

@@ -103,8 +103,8 @@ def open_s3(system: S3System, bucket: str, where: str, context: SourceContext, e
         options["region"] = fs.resolve_s3_region(bucket)
     else:
         scheme, host = split_address(endpoint)
-        # A store of one's own has no regions, so any name of one will do. It has no host for each bucket either:
-        # pyarrow addresses buckets by path.
+        # A store of one's own has no regions, so any name of one will do. It has no hosts for its buckets either:
+        # pyarrow names the bucket in the path.
         options |= {"endpoint_override": host, "scheme": scheme, "region": "us-east-1"}
     return ArrowStore(fs.S3FileSystem(**options), bucket, where)
 

@@ -38,7 +38,8 @@ except ImportError as error:
 
 # The seconds for which a connection and bytes of an answer are awaited.
 CONNECT_S, READ_S = 10, 60
-# How often a request is repeated, and the seconds before the first time; each further pause is longer by three seconds.
+# The number of retries of a request, and the base of the pauses before them, in seconds. The library adds 3, 9 and 27
+# seconds to the base, and varies each pause by up to three seconds.
 RETRIES, PAUSE_S = 3, 1
 REFUSED = (401, 403)
 # By default the libraries log each request and each answer, with all headers.
@@ -123,7 +124,8 @@ class AzureStore(FileStore):
     def _properties(self, path: str) -> BlobProperties:
         with self._translated(path):
             found: Any = self._client.get_blob_client(path).get_blob_properties()
-            # The library takes an answer whose headers were cut for one that says nothing.
+            # If the headers of an answer were cut, the library doesn't raise an error, but returns properties that are
+            # None.
             if found.size is None or found.last_modified is None or found.etag is None:
                 raise OSError("the answer has no properties; the connection was probably cut")
             return cast("BlobProperties", found)
@@ -163,7 +165,7 @@ def _is_base64(key: str) -> bool:
 
 def _is_folder(found: BlobProperties) -> bool:
     """Return whether a blob stands for a folder, as accounts with a hierarchy of folders have them."""
-    # The library says that there always is a dict; blobs of listings may have none.
+    # By the library's types, this is always a dict. But a blob of a listing may have None.
     metadata: Any = found.metadata
     return str((metadata or {}).get("hdi_isfolder", "")).lower() == "true"
 

@@ -13,8 +13,8 @@ STREAMS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 SNAPPY = ".snappy"
 # The beginning of a file in Snappy's own framing format.
 SNAPPY_MAGIC = b"\xff\x06\x00\x00sNaPpY"
-# The most bytes of a block of Snappy. Its own format has 64 KiB, Hadoop's writers 256 KiB unless they are told
-# otherwise; more than this is taken for damage, before memory is allocated.
+# The most bytes of a block of Snappy. By default, a block has 64 KiB in Snappy's own format, and 256 KiB from Hadoop's
+# writers. A greater length counts as damage, before memory is allocated.
 MAX_BLOCK = 64 * 1024 * 1024
 
 

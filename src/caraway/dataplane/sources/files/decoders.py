@@ -26,12 +26,13 @@ from caraway.graph.systems import CSVFormat
 
 # The most rows of a piece, and about the most bytes of its content.
 PIECE_ROWS, PIECE_BYTES = 10_000, 4 * 1024 * 1024
-# The most bytes of a line of JSON; no record of a topic may have so many.
+# The most bytes of a line of JSON. No record of a topic may be as large.
 MAX_LINE = PIECE_BYTES
-# The bytes that are read ahead of each column of a Parquet file, at most, and of all columns together. A row group is
+# The most bytes that are read ahead of each column of a Parquet file, and of all its columns together. A row group is
 # never read as a whole.
 COLUMN_BYTES, COLUMNS_BYTES = 1024 * 1024, 32 * 1024 * 1024
-# The bytes that are decompressed at a time, so that little is lost where a file is damaged.
+# The bytes that are decompressed at a time. They are few, so that little is lost before the place at which a file is
+# damaged.
 STEP_BYTES = 64 * 1024
 # The errors by which a decoder says that the content is damaged; errors of the store are others.
 ABOUT_CONTENT = (InvalidInputError, pa.ArrowException, OSError)
@@ -54,7 +55,7 @@ class Decoding:
     wanted: Wanted = Wanted()  # noqa: RUF009 (it is frozen)
 
 
-# Yields the rows of the file `path` from a row on.
+# A function that yields the rows of the file `path`, from the row of the given number on.
 Decoder = Callable[[str, StoreFile, int, Decoding], Iterator[Piece]]
 
 
@@ -125,7 +126,8 @@ def _may_have(meta: Any, how: Decoding) -> bool:
             if not isinstance(found.min, date) or not isinstance(found.max, date):
                 return True
             since, until = how.wanted.since_us, how.wanted.until_us
-            # Statistics may be cut to milliseconds by old writers, so the greatest one counts a little more.
+            # Old writers may cut statistics to milliseconds, so the greatest time may be up to a millisecond later than
+            # they say.
             is_late = until is not None and _us(found.min) >= until
             return not is_late and (since is None or _us(found.max) + 1_000 > since)
     return True
@@ -147,7 +149,7 @@ def _csv(settings: CSVFormat, path: str, file: StoreFile, first: int, how: Decod
         bad.append((row.number - (2 if header else 1), _wrong_cells(row)))
         return "skip"
 
-    # A needed column that the file lacks is left out here, so that the dataset's own rules say what that means.
+    # A needed column that the file lacks isn't an error here, since the dataset's own rules say what that means.
     try:
         reader = csv.open_csv(
             pa.PythonFile(content, mode="r"),
@@ -159,7 +161,8 @@ def _csv(settings: CSVFormat, path: str, file: StoreFile, first: int, how: Decod
             parse_options=csv.ParseOptions(
                 delimiter=settings.delimiter, newlines_in_values=True, invalid_row_handler=refuse
             ),
-            # Cells are taken as bytes, since one that isn't UTF-8 would make the whole block unreadable.
+            # Cells are read as bytes, since as texts, a single one that isn't UTF-8 would make the whole block
+            # unreadable.
             convert_options=csv.ConvertOptions(default_column_type=pa.binary(), strings_can_be_null=False),
         )
     except pa.ArrowInvalid as error:
@@ -266,7 +269,8 @@ class Salvaged:
         self._content = content
         self._error: Exception | None = None
         self._is_over = False
-        # The beginning of a line, which is handed over only when the line goes on.
+        # The beginning of a line. It is held back until the line goes on or the file ends, since it is dropped if the
+        # content is damaged there.
         self._held = b""
 
     def read(self, size: int = PIECE_BYTES) -> bytes:

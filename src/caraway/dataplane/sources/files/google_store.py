@@ -26,13 +26,14 @@ except ImportError as error:
         "Google Cloud Storage is read by google-cloud-storage, which isn't installed: pip install caraway[gcs]"
     ) from error
 
-# The seconds for which a connection and an answer are awaited, and those after which a request isn't repeated any more.
+# The seconds for which a connection and an answer are awaited, and those after which a failed request isn't repeated
+# any more.
 TIMEOUT_S = (10.0, 60.0)
 RETRY = DEFAULT_RETRY.with_timeout(15.0)
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 # The errors that the library raises if the headers of an answer were cut.
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
-# The properties of objects that are read, so that answers are small.
+# The properties of objects that a listing returns. Without the others, answers are small.
 FIELDS = "items(name,size,updated),prefixes,nextPageToken"
 
 
@@ -97,7 +98,8 @@ class GoogleStore(FileStore):
                 raise VanishedError(path)
 
         def fetch(at: int, length: int) -> bytes:
-            # Bytes come as they are stored: Google would decompress objects that are marked as compressed.
+            # `raw_download` returns bytes as they are stored. Otherwise, objects that are marked as compressed would be
+            # decompressed.
             return bytes(
                 blob.download_as_bytes(start=at, end=at + length - 1, raw_download=True, timeout=TIMEOUT_S, retry=RETRY)
             )

@@ -16,8 +16,8 @@ from caraway.dtypes.types import FLOAT, INT, DataType, DatetimeType, strip_optio
 from caraway.graph.sources import Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
 
-# Integers above this are read as microseconds, whatever their magnitude (`caraway.dtypes.instants`): instants from
-# April 1970 on. Earlier ones are handed over as datetimes.
+# An integer above this is always read as microseconds (`caraway.dtypes.instants` guesses the unit of a number by its
+# size): these are the instants from April 1970 on. Earlier instants are handed over as datetimes.
 LEAST_US = MAX_SECONDS * 1_000
 
 
@@ -204,7 +204,7 @@ def _values(column: Any, dtype: DataType | None) -> list[object]:
         kind = column.type
     if pa.types.is_timestamp(kind):
         if not is_instant:
-            # Python's datetimes have microseconds; finer ones would be pandas's own objects.
+            # Python's datetimes have microseconds. Nanoseconds would become objects of pandas.
             return list(column.cast(pa.timestamp("us", kind.tz), safe=False).to_pylist())
         instants = column.cast(pa.timestamp("us", kind.tz), safe=False)
         numbers = instants.cast(pa.int64())
@@ -229,5 +229,5 @@ def _numbers(column: Any, dtype: DataType) -> Any:
         return column
     pattern, kind = _PLAIN_NUMBERS[dtype]
     there = pc.if_else(pc.equal(column, ""), None, column)
-    # If all cells are empty, `all` is true, and a column of nulls is cast.
+    # If all cells are empty, `all` returns None, so the column stays text, and the dataset's casts read it.
     return there.cast(kind) if pc.all(pc.match_substring_regex(there, pattern)).as_py() else column

@@ -29,9 +29,10 @@ from caraway.graph.sources import Ref
 
 # The most files that are remembered, and that one round reads: a file takes some 250 bytes of memory.
 MAX_FILES = 1_000_000
-# The most files whose rows go into one batch, so that many small ones aren't written each by itself.
+# The most files whose rows go into one batch. Batches of several files are needed so that small files aren't written
+# one by one.
 BATCH_FILES = 200
-# The most files that a batch tells to be gone, since the server takes no batch with very many.
+# The most files that one batch reports as gone, since the server refuses a batch with very many items.
 BATCH_GONE = 10_000
 # The most files among which a peek looks for the newest one, so that it takes no longer than some seconds.
 PEEK_FILES = 1_000
@@ -77,10 +78,10 @@ class FilesReader(ReadInRounds):
         # The version of each file that was read, by the digest of its path.
         self._known: dict[str, bytes] = {}
         self._is_listed = False
-        # The versions of the files to read, or before the listing those of the files that were read; None if nobody has
-        # asked for them.
+        # After the listing: the versions of the files that are still to be read. Before it: the versions of the files
+        # that were read. None until `is_ahead` needs them.
         self._versions: set[str] | None = None
-        # The known files that are gone, and are to be forgotten.
+        # Known files that the store doesn't have any more, and that the next batches make the server forget.
         self._gone: Sequence[str] = ()
         # The files that this round still reads, the next one last.
         self._pending: list[StoredFile] = []
@@ -178,7 +179,8 @@ class FilesReader(ReadInRounds):
                 )
             if self._known.get(path) != _digest(listed.file):
                 found.append(listed)
-        # Files that are gone stay known, for a folder may only be away for a while; but not beyond the bound.
+        # Files that are gone stay known, since a folder may be missing only for a while. They are forgotten only if
+        # there would otherwise be more than `max_files`.
         self._gone = (
             [] if len(self._known) + len(found) <= self._max_files else [p for p in self._known if p not in there]
         )
@@ -212,8 +214,8 @@ class FilesReader(ReadInRounds):
             try:
                 part = current.next(store, left)
             except VanishedError:
-                # The file was removed or replaced after it was listed. The next listing finds the one that took its
-                # place.
+                # The file was removed or replaced after it was listed. If it was replaced, the next listing finds the
+                # new version.
                 part, is_same = None, False
             else:
                 is_same = True
@@ -311,7 +313,8 @@ class _Reading:
         """
         if self._ready is None:
             self._ready = self._decoded(store)
-            # The content was read before this look at the file, so it is that of the version that was listed.
+            # The file was read before this check. So if it still is the version that was listed, the content is that of
+            # this version.
             if store.find(self.file.path) != self.file:
                 raise VanishedError(self.file.path)
         if self._ready is None:

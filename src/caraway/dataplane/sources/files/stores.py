@@ -14,8 +14,9 @@ from caraway.errors import UnavailableError
 from caraway.graph.connectors import Connector, FilesConnector, S3Connector
 from caraway.graph.systems import AzureSystem, FilesSystem, GCSSystem, RegisteredSystem, S3System
 
-# The classes of the stores whose libraries come by extras: they are named and not imported, so that a server without
-# the extra reads all others. Each takes the container, the store's name for people, its address and its key.
+# The classes of the stores whose libraries are extras. They are named and not imported, so that a server without an
+# extra can read the other stores. Each takes the container, the store's name for people, its address, and on Azure its
+# key.
 GOOGLE = "caraway.dataplane.sources.files.google_store:GoogleStore"
 AZURE = "caraway.dataplane.sources.files.azure_store:AzureStore"
 

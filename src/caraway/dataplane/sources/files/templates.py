@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 
 from caraway.dtypes.instants import US, instant_us
 
-# The units of time, from the coarsest to the finest, each with the directives of strftime that name it. A week is none
-# of them, since a week of a year isn't a part of one month; neither is `%p`, which belongs to the hour.
+# The units of time, from the coarsest to the finest, each with the directives of strftime that name it. A week isn't
+# among them, since it may be in two months. Neither is `%p`, which belongs to the hour.
 _DIRECTIVES: Mapping[str, str] = {
     "year": "YyG",
     "month": "mbB",
@@ -27,11 +27,11 @@ _DIRECTIVES: Mapping[str, str] = {
 _UNITS = tuple(_DIRECTIVES)
 DAY_OF_YEAR = "day of year"
 _DIRECTIVE = re.compile(r"%(.)")
-# The directives by which no interval is made: weeks, days of weeks, zones, and the forms of a locale.
+# A template with one of these directives gives no intervals: weeks, days of weeks, zones, and the forms of a locale.
 _VAGUE = frozenset("UWVaAwuzZcxXG")
 _DEEP, _ANY = "**", "*"
 
-# The parts of a time that segments of a path have named.
+# The parts of a time that the segments of a path name: pairs of a unit and its number.
 Times = tuple[tuple[str, int], ...]
 
 
@@ -83,7 +83,8 @@ class Template:
         try:
             return Found(self._interval(times))
         except ValueError:
-            # The segments are times each by itself, but not together, such as the 31st of June.
+            # Each segment is valid by itself, but together they name a time that doesn't exist, such as the 31st of
+            # June.
             return None
 
     def may_lead(self, folder: Sequence[str], wanted: Wanted) -> bool:

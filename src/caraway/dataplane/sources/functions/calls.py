@@ -14,8 +14,9 @@ from caraway.process.confinement.requests import EndedError, RestartedProcess
 from caraway.process.secrets.provider import SecretProvider
 
 TARGET = "caraway.dataplane.sources.functions.process:serve"
-# The most rows of one batch for which a function may hang or end its process; at the next one the whole source waits.
-# Otherwise a function that does so for every row would turn all rows into dead letters, each after the time limit.
+# For at most this many rows of a batch, a function may hang or end its process. With one row more, the batch fails, and
+# the whole source waits. Otherwise a function that fails so for every row would turn all rows into dead letters, each
+# after the time limit.
 MAX_ENDED = 3
 # The most idle processes of `SeparateCalls`, and the seconds after which an idle one is ended.
 MAX_IDLE = 8
@@ -106,7 +107,8 @@ class SeparateCalls:
         """Prepare calls; `make` returns the calls of one function."""
         self._make = make
         self._lock = threading.Lock()
-        # The calls of each function, by its pickle, with the time of its last call; the last one is the newest.
+        # The calls of each function, by its pickle, with the time of its last call. The function that was called last
+        # is at the end.
         self._made: dict[bytes, tuple[FunctionCalls, float]] = {}
 
     def __call__(self, function: PythonFunction, frame: pd.DataFrame) -> Outcome:

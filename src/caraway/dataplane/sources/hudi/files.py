@@ -106,7 +106,7 @@ class OpenFile:
         file, table = self._file, self._table
         path = f"{table.folder.root}/{file.path}"
         table.folder.check_inside(path)
-        # The column of instants says how many rows there are, if the file has none of the others.
+        # If the file has none of the other columns, the column of instants gives the number of rows.
         columns = frozenset({*self._columns, COMMIT_TIME})
         try:
             self._opened = table.folder.store.open(path)

@@ -93,7 +93,7 @@ class HudiReader(SnapshotReader[str, DataFile]):
             self._instant, self._files = self._newest()
         table = self._open()
         if self._done is None:
-            # The instants behind the first one are those of the next round.
+            # The next round reads the instants behind the first one. Here, the list is only needed for the check below.
             found = [] if self._instant is None else list(table.timeline.readable)
         else:
             found = unread(table.timeline, self._done, self._recent, table.where)

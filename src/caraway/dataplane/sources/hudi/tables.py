@@ -22,11 +22,11 @@ from caraway.graph.systems import FilesSystem
 
 # The class of the errors that the library raises, which it doesn't export.
 CORE_ERROR = "HudiCoreError"
-# The most file groups of a table. Some kilobytes are kept of each.
+# The most file groups of a table. Each takes some kilobytes of memory.
 MAX_GROUPS = 200_000
 LISTS_FILES = "hoodie.metadata.enable"
-# The properties with which the reader or the library would read wrong rows, or none; with the values that are read.
-# Properties of the table win over the options with which the library opens it.
+# Properties of a table, and the values of them that can be read. With other values, the reader or the library would
+# read wrong rows, or none. The table's properties override the options with which the library opens it.
 ONLY: Mapping[str, tuple[str, ...]] = {
     "hoodie.table.type": ("COPY_ON_WRITE",),
     "hoodie.table.version": ("8", "6"),
@@ -74,7 +74,8 @@ class HudiFolder:
             # The library decodes the escapes of an address, and takes a path as it is. So a folder is given as a path.
             url = url.removeprefix("file://")
         with self.translated():
-            # The table's own list of files belongs to its newest instant, so files are listed from the folders.
+            # The table's own list of files has only those of its newest instant, so the library lists the folders
+            # instead.
             builder = HudiTableBuilder.from_base_uri(url).with_hudi_option(LISTS_FILES, "false")
             table = builder.with_storage_options(options or {}).build()
             found = table.hudi_options()

@@ -17,8 +17,8 @@ from caraway.errors import UnavailableError
 NAME = re.compile(r"^(\d{14,17})(?:_\d{14,17})?\.([a-z.]+)$")
 # The actions that may change rows. A clustering completes as a replacecommit.
 CHANGES = frozenset({"commit", "deltacommit", "replacecommit"})
-# The actions of instants under way, behind which nothing is read yet. When they complete, they stand before instants
-# that would have been read by then, so their rows would be missed.
+# While an instant with one of these actions is under way, no later instant is read. Otherwise it could complete when a
+# later instant was read already, and its rows would be missed.
 BLOCKING = CHANGES | {"clustering"}
 # How many instants before the last one are remembered, to notice one that completes too late.
 RECENT = 100

@@ -144,7 +144,7 @@ def changes(tables: IcebergTables, table: Table, commit: Sequence[Snapshot], *, 
         is_root: True if there was no snapshot before them.
     """
     first, last = commit[0], commit[-1]
-    # The same rows are in other files after a replacement, for instance in larger ones.
+    # A replacement only writes the same rows to other files, for instance to larger ones, so it is left out.
     snapshots = [snapshot for snapshot in commit if _operation(snapshot) is not Operation.REPLACE]
     gone: dict[str, ReadFile] = {}
     there: dict[str, ReadFile] = {}
@@ -181,8 +181,8 @@ def _named(table: Table, snapshot: Snapshot) -> list[ReadFile] | None:
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
         if entry.status in kinds
     ]
-    # If files are missing or too many, the writer has left some out of its manifests, or has kept entries of earlier
-    # snapshots in them.
+    # If the numbers of files aren't those of the summary, the writer has left files out of its manifests, or its
+    # manifests still have entries of earlier snapshots.
     return read if _is_complete(snapshot, read) else None
 
 

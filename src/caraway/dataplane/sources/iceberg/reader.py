@@ -113,8 +113,9 @@ class IcebergReader(SnapshotReader[list[Snapshot], ReadFile]):
     def _enter(self, step: list[Snapshot]) -> bool:
         self._commit = step
         self._snapshot = step[-1].snapshot_id
-        # The position of a commit with several snapshots, which has the end of the commit, is saved before its rows are
-        # read: the log of metadata forgets by and by which snapshots are of one commit.
+        # If a commit has several snapshots, the position with its last one is saved before its rows are read. After a
+        # crash, the table's log of metadata, which loses old entries, might not show any more which snapshots are of
+        # one commit.
         return len(step) > 1
 
     def _leave(self) -> int:

@@ -98,7 +98,8 @@ class IcebergTables:
                 f"{self.where} isn't there: no *.metadata.json is in {folder}; give the folder of a table as the prefix"
             )
         if HINT in files:
-            # A writer may end before it has written the hint, so versions of the same naming beyond it count.
+            # The hint may name a file. If it has a number, the greatest version of that naming counts instead, since a
+            # writer may crash before it has written the hint.
             hint = store.open(files[HINT].path).read().decode(errors="replace").strip()
             if hint.endswith(".metadata.json") and hint in found:
                 return files[hint].path

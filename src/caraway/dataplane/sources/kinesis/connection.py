@@ -16,12 +16,12 @@ from caraway.graph.connectors import KinesisConnector
 from caraway.graph.systems import KinesisSystem
 
 SESSION = "caraway"
-# The seconds for which a connection and an answer are awaited. The worker then connects anew, again and again.
+# The seconds for which a connection and an answer are awaited. The worker then tries again, with a new connection.
 CONNECT_S, ANSWER_S = 5.0, 10.0
-# A role is assumed again so many seconds before its credentials expire, which they do after an hour.
+# The seconds before the end of the credentials at which the role is assumed again. Credentials last an hour.
 RENEWAL_S = 300.0
-# The codes with which AWS refuses a request because too many came in the same second. Each shard allows five a second
-# to all its readers.
+# The codes with which AWS refuses a request because there were too many in the same second. A shard allows five
+# requests a second, by all of its readers together.
 THROTTLED = frozenset({"ProvisionedThroughputExceededException", "KMSThrottlingException", "LimitExceededException"})
 RIGHTS = "kinesis:ListShards, kinesis:GetShardIterator and kinesis:GetRecords"
 REGION = re.compile(r"arn:[^:]+:kinesis:([^:]*):")
@@ -120,13 +120,13 @@ class StreamConnection:
     def _connected(self) -> Any:
         found = REGION.match(self._arn)
         region = found[1] if found else None
-        # Requests aren't repeated here: the reader waits by its own rules, in which other shards are read meanwhile.
+        # boto3 doesn't repeat requests. The reader does that by its own rules, and reads other shards in the meantime.
         config = Config(connect_timeout=CONNECT_S, read_timeout=ANSWER_S, retries={"total_max_attempts": 1})
         try:
             session = boto3.Session(region_name=region)
             self._until = float("inf")
             if self._endpoint is not None:
-                # This isn't AWS, so there is no role to assume.
+                # An endpoint of the deployment isn't AWS, so there is no role to assume.
                 return session.client("kinesis", endpoint_url=self._endpoint, config=config)
             sts = session.client("sts", config=config)
             assumed = sts.assume_role(RoleArn=self._role, RoleSessionName=SESSION)["Credentials"]

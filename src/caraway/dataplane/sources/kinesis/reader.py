@@ -19,20 +19,22 @@ from caraway.dataplane.sources.reader import Items, Position, Progress, SourceBa
 from caraway.graph.connectors import KinesisConnector, StreamStart
 
 LOG = structlog.get_logger(__name__)
-# How many answers are awaited or kept at a time. Each has at most 10 MB of records.
+# The most answers that are requested, or wait to be handed over, at a time. Each has at most 10 MB of records.
 REQUESTS = 2
 # The most records of an answer, which is what AWS allows.
 LIMIT = 10_000
-# The seconds between two requests to one shard, of which AWS allows five a second to all readers of the stream: while
-# there are records, and after an answer that had all.
+# The seconds between two requests to one shard: in general, and after an answer without records at the end of the
+# shard. AWS allows five requests a second to a shard, by all of its readers together.
 BUSY_S, IDLE_S = 0.25, 1.0
-# The seconds after which a shard is asked again that had too many requests: after the first refusal, and at most.
+# The seconds after which a shard is asked again that had too many requests: after the first refusal, and at most. In
+# between, they double with each refusal.
 THROTTLED_S = (1.0, 16.0)
 # The seconds after which the shards are listed again. They are also listed whenever one ends.
 LISTING_S = 60.0
-# A stream that is so many seconds behind shows its progress.
+# A stream that is at least this many seconds behind shows its progress.
 BEHIND_S = 60
-# A sample asks so many shards, each so many times: an answer may be empty although there are records.
+# A sample asks at most this many shards, each at most this many times, since an answer may be empty although there are
+# records.
 PEEK_SHARDS, PEEK_ANSWERS = 10, 3
 MS = 1_000
 US = 1_000_000
@@ -101,7 +103,8 @@ class KinesisReader:
             self._list()
         else:
             clock = self._list()
-            # The clock of AWS has full seconds. So records of the second before are read, too, and none is missed.
+            # The clock of AWS has full seconds. So records from earlier in that second are read, too, and none is
+            # missed.
             start = int(clock * US) if self._start is StreamStart.LATEST else self._start
             self._position = StreamPosition(start)
         return self._position.to_json()
@@ -237,7 +240,8 @@ class KinesisReader:
         start = self._position.start
         if place is not None:
             try:
-                # The last record is read again, so that it is noticed if it, and maybe others behind it, are gone.
+                # The last record that was read is requested again. If it is gone, it and maybe records behind it have
+                # expired, which `_take` then logs.
                 number = str(place.sequence_number)
                 return self._connection.iterator(
                     shard, ShardIteratorType="AT_SEQUENCE_NUMBER", StartingSequenceNumber=number
@@ -245,8 +249,8 @@ class KinesisReader:
             except ClientError as error:
                 if code_of(error) != "InvalidArgumentException":
                     raise
-                # The number is that of a record whose retention has passed, so the oldest record that is left is the
-                # next one.
+                # The retention of the record with this number has passed, so reading goes on with the oldest record
+                # that is left.
                 return self._connection.iterator(shard, ShardIteratorType="TRIM_HORIZON")
         if not isinstance(start, int):
             return self._connection.iterator(shard, ShardIteratorType="TRIM_HORIZON")
@@ -255,7 +259,8 @@ class KinesisReader:
         except ClientError as error:
             if code_of(error) != "InvalidArgumentException":
                 raise
-            # The instant is in the future by the clock of AWS. Earlier records are read and left out.
+            # The start is in the future by the clock of AWS, so the iterator begins now. `_take` leaves out records
+            # before the start.
             now = clock_of(error.response)
             return self._connection.iterator(shard, ShardIteratorType="AT_TIMESTAMP", Timestamp=now)
 
@@ -271,7 +276,8 @@ class KinesisReader:
             except ClientError as error:
                 code = code_of(error)
                 if code == "ExpiredIteratorException":
-                    # Iterators last five minutes, and nothing was read for longer, so a new one is asked for.
+                    # An iterator expires after five minutes. The shard wasn't read for longer than that, so a new
+                    # iterator is requested.
                     self._reading[name] = self._reading_of(reading.shard)
                 elif code in THROTTLED:
                     reading.due_at = time.monotonic() + reading.wait_s
@@ -308,8 +314,8 @@ class KinesisReader:
         if reading.empty_at is not None:
             reading.due_at = time.monotonic() + IDLE_S
         if ended:
-            # A shard that has ended isn't asked again, and its children are asked only when its records are handed
-            # over.
+            # A shard that has ended isn't asked again. Its children are listed, and asked, only when its records were
+            # handed over.
             del self._reading[shard.name]
         if records or ended:
             self._answers.append(_Answer(shard.name, records, ended))

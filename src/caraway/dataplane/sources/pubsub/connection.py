@@ -26,20 +26,22 @@ from caraway.errors import UnavailableError
 from caraway.graph.connectors import PubSubConnector
 from caraway.graph.systems import PubSubSystem
 
-# The seconds for which an answer is awaited, and those for which PubSub may keep a request for messages.
+# Seconds for which an answer is awaited, and seconds for which a request for messages may stay open.
 ANSWER_S, PULL_S = 10.0, 20.0
-# The seconds after which PubSub delivers a message again that was neither acknowledged nor extended. After a crash, the
-# messages that the old process had come again only then.
+# PubSub delivers a message again if it is neither acknowledged nor extended for this many seconds. After a crash, the
+# messages of the old process come again only after that time.
 DEADLINE_S = 60
-# PubSub keeps messages that aren't acknowledged for seven days, unless the subscription says another time.
+# The subscription keeps messages that aren't acknowledged for seven days, as PubSub does by default.
 RETENTION_S = 7 * 24 * 3600
-# The most acknowledgement ids of a request, and the most characters of them: PubSub takes requests of up to 512 kB.
+# A request has at most this many acknowledgement ids, with at most this many characters together: PubSub accepts
+# requests of up to 512 kB.
 IDS, ID_CHARACTERS = 1_000, 384 * 1024
 # Google's library raises ValueError for an error of the server whose details don't fit its code.
 ERRORS = (GoogleAPICallError, GoogleAuthError, grpc.RpcError, ValueError)
 Transport = TypeVar("Transport", PublisherGrpcTransport, SubscriberGrpcTransport)
-# The options of Google's own channels, for an emulator's. If acknowledgements come too late, the answer names each of
-# them in its metadata. Metadata that is larger than gRPC allows would hide the error behind another one.
+# The gRPC options of the channels that Google's library makes, for the channel to an emulator. If acknowledgements come
+# too late, the answer names each of them in its metadata. With a lower limit for metadata, gRPC would report its size
+# instead of that error.
 METADATA_BYTES = 4 * 1024 * 1024
 OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -68,7 +70,7 @@ class TopicConnection:
         credentials = None if endpoint else self._credentials(system, context)
         self._publisher = PublisherClient(transport=_transport(PublisherGrpcTransport, endpoint, credentials))
         self._subscriber = SubscriberClient(transport=_transport(SubscriberGrpcTransport, endpoint, credentials))
-        # Requests for messages have a connection of their own, so that they can be ended alone.
+        # Requests for messages have a connection of their own, so that closing it ends no other requests.
         self._puller = SubscriberClient(transport=_transport(SubscriberGrpcTransport, endpoint, credentials))
 
     def _credentials(self, system: PubSubSystem, context: SourceContext) -> Credentials:
@@ -76,7 +78,7 @@ class TopicConnection:
         try:
             return Credentials.from_service_account_info(json.loads(text))  # type: ignore[no-any-return]
         except (ValueError, TypeError, AttributeError, GoogleAuthError):
-            # The error of the library may have parts of the key.
+            # The library's error may contain parts of the key, so it isn't shown.
             raise UnavailableError(
                 f"{self.where}: the service account key isn't the JSON of a key, as Google's console gives it"
             ) from None
@@ -90,8 +92,8 @@ class TopicConnection:
         except NotFound:
             return None
         except PermissionDenied:
-            # A service account may have the right to pull, but none to look at subscriptions. So it shows only in a
-            # pull if this one is missing.
+            # A service account may have the right to pull, but not to look at subscriptions. If this subscription is
+            # missing, only a pull shows that.
             return Subscription()
         except ERRORS as error:
             raise self.error(error, name) from error
@@ -109,7 +111,7 @@ class TopicConnection:
             message_retention_duration=Duration(seconds=RETENTION_S),
             enable_message_ordering=True,
             enable_exactly_once_delivery=True,
-            # Without a time to live it never expires, however long no server runs.
+            # A policy without a time to live: the subscription never expires, however long no server runs.
             expiration_policy=ExpirationPolicy(),
         )
         try:
@@ -230,5 +232,5 @@ def requests_of(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 def _transport(kind: type[Transport], endpoint: str | None, credentials: Credentials | None) -> Transport:
     if endpoint is None:
         return kind(credentials=credentials)
-    # The address is that of an emulator, which takes everybody, without encryption.
+    # The endpoint is that of an emulator, which accepts everybody, without encryption.
     return kind(channel=grpc.insecure_channel(endpoint.removeprefix("http://").rstrip("/"), options=OPTIONS))

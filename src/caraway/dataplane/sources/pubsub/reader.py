@@ -24,13 +24,15 @@ from caraway.graph.connectors import PubSubConnector
 from caraway.process.recurring import Recurring
 
 LOG = structlog.get_logger(__name__)
-# The most messages of one answer, which is PubSub's limit, and the bytes from which on no further answer is asked for.
+# PubSub returns at most `PULLED` messages in one answer. Further answers are requested only while the messages that are
+# held have less than `HELD_BYTES`.
 PULLED, HELD_BYTES = 1_000, 8 * 1024 * 1024
-# The seconds after which the deadlines of all messages are extended that aren't acknowledged yet. Three tries may fail.
+# Seconds between two extensions of the deadlines of all messages that aren't acknowledged yet. Three attempts fit into
+# a deadline, so two of them may fail.
 EXTENSION_S = DEADLINE_S / 4
-# A subscription from which nothing came for so many seconds after a request has nothing to deliver.
+# A subscription has nothing to deliver if no message came for this many seconds after a request.
 QUIET_S = 1.0
-# The seconds for which further answers are awaited when the first messages have come.
+# After its first messages, a poll waits this many seconds for further ones.
 GATHERING_S = 0.02
 # The most characters of the readable part of a subscription's name, which may have 255.
 MAX_NAME = 200
@@ -66,22 +68,23 @@ class PubSubReader:
         self._connection = TopicConnection(connector, context)
         self._name = ""
         self._is_made = self._is_found = False
-        # The numbers of messages that were handed over, and that are durable.
+        # How many messages were handed over, and how many of them are durable.
         self._count = self._durable = 0
         self._remembered = Remembered()
         self._held: dict[str, _Message] = {}
         self._held_bytes = 0
-        # The messages that were handed over and aren't acknowledged yet, each with the number of messages that must be
-        # durable before.
+        # The messages that were handed over and aren't acknowledged yet: for each, the number that `_durable` must
+        # reach first, the mark, and the acknowledgement id.
         self._unacknowledged: deque[tuple[int, str, str]] = deque()
-        # The last acknowledgement id of each message that this reader holds, which are extended by another thread.
+        # The last acknowledgement id of each message that this reader holds, by its mark. `_extend` extends the
+        # deadlines of these messages in another thread.
         self._leased: dict[str, str] = {}
         self._lock = threading.Lock()
         self._adopted: dict[str, None] = {}
         self._pull_pool = ThreadPoolExecutor(1, thread_name_prefix="pubsub-pull")
         self._ack_pool = ThreadPoolExecutor(2, thread_name_prefix="pubsub-ack")
         self._pull: Future[Any] | None = None
-        # When the first request was sent since messages came last.
+        # When the first request since the last messages was sent; infinite if none was.
         self._asked_at = float("inf")
         self._removed: dict[str, bytes | None] = {}
         self._acks: list[tuple[Future[None], list[str]]] = []
@@ -92,7 +95,7 @@ class PubSubReader:
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on at a position; the first time, choose the name of the subscription (see `SourceReader.seek`)."""
-        # The random part tells apart deployments that have the same definitions.
+        # The random part keeps the subscriptions of deployments with the same definitions apart.
         self._name = position.get("subscription") or f"{_readable(self._context.name)}-{secrets.token_hex(4)}"
         self._is_made = bool(position.get("made"))
         self._count = self._durable = int(position.get("messages", 0))
@@ -124,7 +127,8 @@ class PubSubReader:
             self._idle_at = None
             return self._take(rows, size)
         is_quiet = self._pull is not None and self._asked_at < begun - QUIET_S
-        # Messages that a process had before it crashed come again only after their deadline.
+        # The messages of a crashed process come again only after their deadline. The source doesn't count as idle
+        # before.
         is_quiet = is_quiet and begun > self._opened_at + DEADLINE_S
         self._idle_at = begun if is_quiet else None
         return None
@@ -184,12 +188,12 @@ class PubSubReader:
             return
         self._closed = True
         self._extending.stop(0)
-        # Acknowledgements that are under way save their messages from being delivered again.
+        # Acknowledgements in flight are awaited, because messages that are acknowledged needn't be returned.
         wait([future for future, _ in self._acks], timeout=ANSWER_S)
         acknowledged = {
             mark for future, marks in self._acks if future.done() and not future.exception() for mark in marks
         }
-        # The request for messages ends first, or it would get those back that are given back.
+        # The request for messages is ended first. Otherwise PubSub could answer it with the messages that are returned.
         self._connection.stop_pulling()
         self._pull_pool.shutdown(wait=True)
         ids = [ack_id for mark, ack_id in self._leased.items() if mark not in acknowledged]
@@ -244,8 +248,8 @@ class PubSubReader:
                 mark = _mark(message.message_id)
                 self._leased[mark] = ack_id
                 if mark in self._remembered:
-                    # The message was handed over already: it is a row, or will be one when all that was handed over is
-                    # durable. Then it is acknowledged.
+                    # The message was handed over before. When all that was handed over is durable, its row is durable,
+                    # too, and the message is acknowledged by its new id.
                     self._unacknowledged.append((self._count, mark, ack_id))
                 elif (held := self._held.get(mark)) is not None:
                     held.ack_id = ack_id
@@ -264,7 +268,8 @@ class PubSubReader:
         while self._held and len(taken) < rows and size > 0:
             mark = next(iter(self._held))
             message = self._held.pop(mark)
-            # The row of an adopted message was written before a crash, so the worker leaves it out.
+            # A message that `is_ahead` has adopted is remembered with this batch instead. The worker leaves its row
+            # out.
             self._adopted.pop(mark, None)
             self._held_bytes -= len(message.data)
             size -= len(message.data)
@@ -309,7 +314,8 @@ class PubSubReader:
                 self._remembered.confirm(marks)
             elif not isinstance(error, InvalidArgument | FailedPrecondition):
                 raise self._connection.error(error, self._name) from error
-            # With these two errors some deadlines had passed. The messages come again, and are acknowledged then.
+            # `InvalidArgument` and `FailedPrecondition` mean that some deadlines had passed. The messages come again,
+            # and are acknowledged then.
         self._acks = pending
 
     def _extend(self) -> None:

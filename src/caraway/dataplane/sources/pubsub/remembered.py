@@ -11,14 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 US = 1_000_000
-# The first bytes of a block: the time at which its last message was published.
+# A saved block begins with this many bytes: the time at which its last message was published.
 TIME_BYTES = 8
-# Without exactly-once delivery, PubSub may deliver a message again although it has confirmed its acknowledgement. Then
-# messages are remembered for some minutes more, as long as there aren't too many for memory (some 100 bytes each).
+# Without exactly-once delivery, PubSub may deliver a message again although it has confirmed the acknowledgement. So
+# messages are remembered `LINGER_S` longer, but at most `MAX_LINGERING` of them, since each takes some 100 bytes of
+# memory.
 LINGER_S = 600.0
 MAX_LINGERING = 1_000_000
-# How long after its publication a message is remembered that PubSub doesn't deliver again, because it is acknowledged
-# and only the confirmation was lost: a day more than the longest time for which subscriptions can keep messages.
+# If the confirmation of an acknowledgement was lost, PubSub neither delivers the message again nor confirms it. Such a
+# message is forgotten this long after its publication: a day more than the longest time for which subscriptions can
+# keep messages.
 LONGEST_US = 32 * 24 * 3600 * US
 
 

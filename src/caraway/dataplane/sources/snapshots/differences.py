@@ -14,10 +14,12 @@ from caraway.dataplane.sources.snapshots.digests import digests, key_digests
 from caraway.dataplane.sources.snapshots.rows import BEGIN_ANEW, Rows
 from caraway.errors import UnavailableError
 
-# The most rows that a snapshot removes and adds, to be compared. Each takes some 150 bytes.
+# At most this many different rows that a snapshot has removed, and as many keys of rows that it has added, are held for
+# the comparison. Each takes some 150 bytes.
 MAX_ROWS = 5_000_000
 
-# A function that returns which of some rows have changed, given all rows of one side in their order: a mask of numpy.
+# A function that gets all rows of one side (removed or added) in their order, some at a time, and returns a mask of
+# numpy for those that changed.
 Changed = Callable[[Rows], Any]
 
 

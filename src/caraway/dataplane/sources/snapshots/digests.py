@@ -53,7 +53,7 @@ def _joined(batch: Any) -> Any:
             text = _texts(column)
             texts.append(text)
             values = np.asarray(pc.binary_length(text)).astype(np.int64).view(np.uint8).reshape(count, 8)
-        # A null may have any bytes behind it. As zeros, they don't make the digests of equal rows differ.
+        # Arrow may store any bytes for a null. Zeros take their place, so that equal rows have equal digests.
         fixed.append(np.where(is_there[:, None], values, np.uint8(0)))
     head = np.concatenate(fixed, axis=1) if fixed else np.zeros((count, 0), np.uint8)
     offsets = np.arange(count + 1, dtype=np.int64) * head.shape[1]

@@ -20,7 +20,7 @@ from caraway.dataplane.sources.snapshots.rows import Rows
 from caraway.graph.sources import Cdc
 
 Step = TypeVar("Step")
-# The part of a position that `SnapshotReader` keeps, at the first read.
+# The beginning of the first read: the part of a position that is the same for all formats.
 FIRST_PLACE: Mapping[str, Any] = {"number": 0, "file": 0, "row": 0, "next": 0.0, "reading": True}
 
 
@@ -29,7 +29,7 @@ class SnapshotReader(PolledInRounds, Generic[Step, File]):
 
     reads_ahead = True
 
-    # The most steps of one batch: those without rows are passed over, but the position has to move.
+    # A batch ends after this many steps, even if they have no rows, so that the position moves on.
     most_steps: ClassVar[int]
 
     def __init__(self, context: SourceContext, kind: str, rounds: Rounds | None) -> None:

@@ -80,14 +80,15 @@ class SnapshotRows(Generic[File]):
         self._keys = keys
         self._shows_gone = shows_gone
         self._open: OpenFile | None = None
-        # The rows of the file that is being read, and those of them that were decoded and aren't handed over.
+        # The rows of the file that is being read, and those of its rows that are decoded, but not handed over yet.
         self._rows: Iterator[Rows] | None = None
         self._left: Rows | None = None
         self._file = -1
         self._differences: Differences | None = None
         if len({each.is_gone for each in files}) == 2:
             self._differences = Differences(self._side(is_gone=True), self._side(is_gone=False), keys, where)
-        # For each side, the function that tells its changed rows, and how many of the files it has seen.
+        # For the removed files (True) and the added ones: the function that finds changed rows, and the number of the
+        # next file that it has to see.
         self._seen: dict[bool, tuple[Changed, int]] = {}
 
     @property

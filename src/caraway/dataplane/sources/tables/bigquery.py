@@ -38,7 +38,7 @@ except ImportError as error:
         "BigQuery is reached by google-cloud-bigquery, which isn't installed: pip install caraway[bigquery]"
     ) from error
 
-# The names of types in the descriptions of tables, which are those of BigQuery's older dialect, with today's names.
+# BigQuery's descriptions of tables name some types as its older dialect does. Here are their current names.
 _TODAY = {"INTEGER": "INT64", "FLOAT": "FLOAT64", "BOOLEAN": "BOOL", "RECORD": "STRUCT"}
 _KINDS = {
     "INT64": CursorKind.NUMBER,
@@ -51,9 +51,9 @@ _KINDS = {
 }
 # The types whose values are handed over as the library makes them.
 _PLAIN = _KINDS.keys() | {"FLOAT64", "BOOL", "BYTES", "GEOGRAPHY"}
-# The types whose values BigQuery writes as JSON, so that they are parsed only if a row is new. Arrays of any type, too.
+# BigQuery returns the values of these types, and all arrays, as JSON, so that they are parsed only if a row is new.
 _JSON = {"STRUCT", "JSON"}
-# The types whose values BigQuery writes as texts.
+# The types whose values the statement casts to texts.
 _TEXTS = {"INTERVAL", "RANGE"}
 # The rows of an answer; BigQuery gives fewer if they have more than some 10 MB.
 ANSWER_ROWS = 10_000
@@ -117,7 +117,7 @@ class BigQueryTable:
                 condition = f"{name} >= @p0 OR {name} IS NULL"
                 found = self._one(f"SELECT {values} FROM {self._table} WHERE {condition}", [(seen, cursor)])  # noqa: S608 (names are quoted)
             if found is None or not found[1]:
-                # This is the first time, or the greatest rows were deleted, so the whole table is asked.
+                # At the first call, or if the greatest rows were deleted, the whole table is queried.
                 found = self._one(f"SELECT {values} FROM {self._table}", [])  # noqa: S608 (names are quoted)
         rows, known, greatest, now = found
         self._greatest = greatest

@@ -103,7 +103,8 @@ def choose(
     keys = [at.name, *key]
     read = {name for name in names.values() if name not in keys}
     if context.columns is None:
-        # A function may read any column. Digests of a table with a key need only those that the dataset has.
+        # A function may read any column. If the table has a primary key, the digests still cover only the columns that
+        # the dataset needs.
         wanted = {
             found.name
             for name in demanded_columns(context.dataset, context.source)
@@ -138,7 +139,7 @@ def choose(
 
 def _payload(shape: TableShape, context: SourceContext, before: Sequence[str], where: str) -> dict[str, str]:
     """Return the names of the payload, each with the column that it has."""
-    # The columns so far have the names of the table, which may be in another case than those of the fields.
+    # `before` has the table's own names of columns, which may be in another case than the names of the fields.
     folded = str.casefold if shape.folds_case else str
     known = {folded(name) for name in before}
     names: dict[str, str] = {} if context.columns is not None else {name: name for name in shape.columns}

@@ -34,7 +34,7 @@ from caraway.graph.connectors import TableConnector
 
 LOG = structlog.get_logger(__name__)
 
-# The rows of the first page of a reader. The next pages have about as many as fit the bytes of a batch.
+# The first page of a reader has this many rows. The next pages have about as many as fit the bytes of a batch.
 FIRST_ROWS = 100
 # The bytes of a sample.
 PEEK_BYTES = 1024 * 1024
@@ -73,7 +73,7 @@ class _Place:
     def to_json(self) -> dict[str, Any]:
         """Return the position."""
         return {
-            # The seed is kept as a text, since a number of JSON may lose digits.
+            # The seed is stored as a text, since a large number in JSON may lose digits.
             "seed": f"{self.seed:x}",
             "round": self.round,
             "pass": self.of_pass,
@@ -141,23 +141,23 @@ class CursorReader:
         self._choice: Choice | None = None
         self._rows: int | None = None
         self._window = Window({})
-        # The rows of a value of the cursor that fills more than a page, and how many of each the pass has met.
+        # The unread rows of a cursor value that fills more than a page, and how many rows with each digest the pass has
+        # met.
         self._rest: Rows | None = None
         self._passed: Counter[bytes] = Counter()
         self._limit = FIRST_ROWS
         self._begun_at = 0.0
         self._found = False
         self._idle_at: float | None = None
-        # `_is_fresh` is true from the first round on that begins after the reader was opened, and `_is_through` from
-        # the end of this round on.
+        # `_is_fresh` becomes true when this reader begins its first round, and `_is_through` when that round ends.
         self._is_fresh = self._is_through = False
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on from a place in the table; see `SourceReader.seek`."""
         place = _Place.from_json(position)
         self._rounds.next_at = position.get("next_at", 0.0)
-        # An interrupted pass may have met only some rows of a value. The rest is read as another pass, for which all
-        # rows of the earlier one are known.
+        # An interrupted pass may have met only some rows of a cursor value. The round goes on as a new pass, which
+        # knows all rows of the earlier one.
         self._place = replace(place, of_pass=place.of_pass + (place.most is not None))
         self._window = Window(items)
         self._look()
@@ -191,7 +191,8 @@ class CursorReader:
             return True
         found = cursors.from_tag(digits)
         if not self._is_fresh and found >= self._rank(place.next_least):
-            # The row may have been written in a later round, which the reader hasn't begun again.
+            # The row may have been written in a later round before the crash. The new reader hasn't begun that round
+            # again yet.
             return True
         return bool(found >= self._rank(place.after[0]))
 
@@ -225,7 +226,7 @@ class CursorReader:
                 columns=choice.names, keys=choice.keys, least=None, most=bounds.greatest, after=None, limit=rows
             )
             with closing(Rows(self._database.rows(page), choice.digests)) as found:
-                # If rows are large, the sample has fewer: no further one is taken behind `PEEK_BYTES`.
+                # A sample of large rows has fewer of them: none is added behind `PEEK_BYTES`.
                 taken = found.take(rows, PEEK_BYTES)
             return self._batch(taken, range(len(taken)), {})
         except NotATimeError as error:
@@ -258,7 +259,8 @@ class CursorReader:
         self._rows = shape.rows
         place = self._place
         if place.after is not None and list(place.columns[: len(place.after)]) != choice.names[: len(place.after)]:
-            # The primary key was changed meanwhile: the last value of the cursor is read again.
+            # The primary key was changed, so `after` doesn't fit it any more. The last value of the cursor is read
+            # again.
             place = replace(place, after=None, least=place.after[0])
         self._place = replace(place, columns=choice.digested, kind=choice.kind)
         self._window.follow(self._rank, choice.schema, has_key=choice.has_key)
@@ -284,7 +286,8 @@ class CursorReader:
             self._context.integer_overlap,
         )
         if place.next_least is not None and self._rank(next_least) < self._rank(place.next_least):
-            # Rows were deleted, or the database's clock was set back. The window has nothing from before this value.
+            # Rows were deleted, or the database's clock was set back. Earlier rows wouldn't be recognised, since the
+            # window lacks them.
             next_least = place.next_least
         self._place = replace(
             place,
@@ -323,14 +326,14 @@ class CursorReader:
         with closing(Rows(self._database.rows(page), choice.digests)) as found:
             taken = found.take(limit, size)
         count = len(taken)
-        # The page may have ended just where the table does, which the next page shows.
+        # A full page may also be the last one. The next page is empty then.
         is_end = count < limit and taken.size < size
         if count:
             self._limit = max(1, min(rows, size * count // max(taken.size, 1)))
         if choice.has_key or is_end:
             after = [column[-1] for column in taken.columns[: choice.keys]] if count else place.after
             return self._pass_on(taken, after, is_end=is_end)
-        # The page may have ended in the middle of a value, so its last value is read again, completely.
+        # Some rows with the last cursor value may be missing from the page, so all rows with that value are read again.
         cursor = taken.columns[0]
         last = cursor[-1]
         if whole := cursor.index(last):
@@ -361,7 +364,8 @@ class CursorReader:
         equal: dict[int, int] = {}
         if digests:
             least, most = taken.columns[0][0], taken.columns[0][-1]
-            # The rows are in the order of the cursor. Those of a text needn't be in the order of the texts' times.
+            # The rows are sorted by the cursor, so its least value comes first. Texts are sorted as texts, and not by
+            # their times.
             new, equal = window.known(least, most, place.of_pass).new(digests, self._passed)
             if self._rest is None:
                 self._passed.clear()
@@ -372,8 +376,8 @@ class CursorReader:
         next_least = self._rank(place.next_least)
         passed = None if after is None else self._rank(after[0])
         if passed is not None:
-            # Pages of this round are needed by the next one, and while they have rows of a value that isn't read
-            # completely; those of earlier rounds until this round has passed them.
+            # The window keeps a page until this round has passed its last value. A page of this round with values from
+            # `next_least` on is also kept for the next round.
             window.drop(lambda of_round, most: most < passed and (of_round < place.round or most < next_least))
         if is_end:
             self._end()

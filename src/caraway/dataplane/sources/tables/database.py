@@ -63,7 +63,7 @@ class Bounds:
     nulls: int = 0
 
 
-# Rows without a cursor are counted up to this number, so that counting them takes no time.
+# At most this many rows without a cursor are counted, so that the count doesn't take long.
 MAX_NULLS = 1_000
 
 

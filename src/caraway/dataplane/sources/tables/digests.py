@@ -26,7 +26,7 @@ def _encoded(row: Row) -> bytes:
     try:
         return _ENCODER.encode(row)
     except OverflowError:
-        # MessagePack has no numbers of more than 64 bits, so the text of the row is taken.
+        # MessagePack has no integers of more than 64 bits, so Python's text of the row is used.
         return repr(row).encode()
 
 
@@ -45,8 +45,8 @@ class Digests:
         """
         self.columns = columns
         """How many columns a row has."""
-        # The two halves of a digest have different seeds. With one seed they would be alike for rows whose key has all
-        # of their columns.
+        # The two halves of a digest have different seeds. With one seed they would be equal if the key has all columns
+        # that are digested.
         self._seed, self._other = seed, seed ^ ((1 << SEED_BITS) - 1)
         self._keys = keys
         self._digested = None if digested == columns else digested

@@ -39,17 +39,17 @@ try:
 except ImportError as error:
     raise UnavailableError("MongoDB is read by pymongo, which isn't installed: pip install caraway[mongo]") from error
 
-# The seconds for which a server is looked for, a connection is awaited, and an answer.
+# Time limits in seconds: for finding a server, for a connection, and for an answer.
 FIND_S, CONNECT_S, ANSWER_S = 10, 5, 120
 MS = 1_000
 MONGO_PORT = 27017
 # The most documents of one answer; MongoDB also ends it at 16 MB.
 CHUNK = 500
-# If a function may read any column, the columns are those that the last documents have.
+# If a function may read any column, the columns are those of this many documents with the greatest cursors.
 SAMPLE = 1_000
 ID = "_id"
-# One document that Python can't read must not keep others from being read: its texts that aren't UTF-8 are mended, and
-# its times beyond Python's years are told apart.
+# A single document that Python can't read must not keep others from being read. Its texts that aren't UTF-8 get
+# replacement characters, and its times beyond Python's years become `DatetimeMS`.
 OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=True,
     uuid_representation=UuidRepresentation.STANDARD,
@@ -57,7 +57,7 @@ OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
     unicode_decode_error_handler="replace",
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
 )
-# The names of BSON's types whose values can be compared with each other, by the kind of a cursor.
+# For each kind of cursor, the name of the BSON types (`$type`) whose values MongoDB compares with one another.
 TYPES = {CursorKind.NUMBER: "number", CursorKind.TIME: "date", CursorKind.TEXT: "string"}
 # The types whose values are JSON or a time already.
 PLAIN = frozenset({str, int, float, bool, datetime, type(None)})
@@ -92,7 +92,8 @@ class MongoCollection:
             collection = self._collection()
             last = self._last(collection)
             if last is None:
-                # MongoDB has no collection before its first document, so a wrong name can't be told from an empty one.
+                # MongoDB makes a collection with its first document, so a wrong name looks like that of an empty
+                # collection.
                 there = ", ".join(sorted(collection.database.list_collection_names())[:20])
                 raise UnavailableError(
                     f"{self.where}: no document has the cursor {self._cursor} yet, or there is no such collection; "
@@ -100,7 +101,8 @@ class MongoCollection:
                 )
             names = {self._cursor, ID, *demanded_columns(self._context.dataset, self._context.source)}
             if self._context.columns is None:
-                # Documents have the names that they have. A function gets those that the last ones had.
+                # Each document has fields of its own. A function that may read any field gets those of the last
+                # documents.
                 some = collection.find({}, sort=[(self._cursor, DESCENDING)], limit=SAMPLE)
                 names.update(*(document.keys() for document in some))
             rows = collection.estimated_document_count()
@@ -173,7 +175,7 @@ class MongoCollection:
             case Decimal128():
                 return value.to_decimal()
             case float():
-                # Whole numbers are often stored as floating-point numbers, the usual ones of JavaScript.
+                # Whole numbers are often stored as floating-point numbers, because JavaScript's numbers are such.
                 if not value.is_integer():
                     raise UnavailableError(
                         f"{self.where}: the cursor {self._cursor} is {value} in the document {document.get(ID, '')}; a "
@@ -199,7 +201,7 @@ class MongoCollection:
                 connectTimeoutMS=CONNECT_S * MS,
                 socketTimeoutMS=ANSWER_S * MS,
             )
-        # Documents that a failover could take back again aren't read.
+        # "majority" leaves out documents that a failover could roll back.
         return self._client[self._system.database].get_collection(
             self._name, codec_options=OPTIONS, read_concern=ReadConcern("majority")
         )

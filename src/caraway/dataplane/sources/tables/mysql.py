@@ -44,11 +44,11 @@ _KINDS = {
     "date": CursorKind.DATE,
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), CursorKind.TEXT),
 }
-# The types of primary keys that pages can follow: those whose values have an exact form, and an order by which the
-# database compares them. Times with zeros in them have none.
+# A page can begin behind a primary key of these types, because their values have an exact form, and an order in the
+# database. Dates and times are left out because of values with zeros in them, such as 0000-00-00.
 _KEYS = _KINDS.keys() - {"datetime", "timestamp", "date"} | {"binary", "varbinary"}
 _TIMES = frozenset({CursorKind.TIME, CursorKind.DATE})
-# Times before this one are zero dates, which mean that there is none.
+# Times before this one are MySQL's zero dates, such as 0000-00-00. A cursor with such a value counts as missing.
 _FIRST = "0001-01-01"
 
 _COLUMNS = """
@@ -60,7 +60,7 @@ SELECT column_name FROM information_schema.statistics
 WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index
 """
 _ROWS = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-# MariaDB keeps JSON as text with a constraint, by which such columns are found.
+# MariaDB stores JSON as text with a constraint, by which such columns are found.
 _JSON = """
 SELECT check_clause FROM information_schema.check_constraints
 WHERE constraint_schema = %s AND table_name = %s AND check_clause LIKE 'json_valid(%%'
@@ -161,8 +161,8 @@ class MySQLTable:
         """End the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            # The connection is cut off without a word to the server: an orderly end would first read the rest of a
-            # result.
+            # The socket is closed without a message to the server. The server would read the message only after it has
+            # sent the rest of a result.
             with suppress(pymysql.Error, OSError):
                 connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001 (the driver has no other name for it)
 

@@ -14,7 +14,7 @@ except ImportError as error:
 
 # The seconds for which a connection and a statement are waited for, the same as for Postgres.
 CONNECT_S, STATEMENT_S = 10, 120
-# The seconds for which the next packet is awaited, which may be the first one of a statement.
+# Seconds for which the next packet is awaited. The first packet of a result may take as long as the statement.
 READ_S = STATEMENT_S + 10
 
 
@@ -61,7 +61,7 @@ class DatabaseConnection(Connection):
     """
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        # PyMySQL passes no settings only if the definition says nothing about encryption.
+        # `sslp` is empty only if the definition says nothing about encryption.
         return super()._create_ssl_ctx(sslp) if sslp else _unverified()  # type: ignore[misc]  # the stubs lack it
 
 
@@ -71,7 +71,7 @@ _MODES = {
     **dict.fromkeys(("verify_ca", "verify-ca"), "verify_ca"),
     **dict.fromkeys(("verify_identity", "verify-full"), "verify_identity"),
 }
-# Times without a zone are UTC here.
+# The zones that a definition may name for times without a zone: such times are UTC here.
 _UTC = {"utc": True, "+00:00": True, "gmt": True, "etc/utc": True}
 MYSQL_PARAMETERS: Parameters = {
     "sslmode": lambda value: {} if value.casefold() == "preferred" else {"mode": _MODES[value.casefold()]},
@@ -79,7 +79,7 @@ MYSQL_PARAMETERS: Parameters = {
     "requiressl": lambda value: {"mode": "required"} if truth(value) else {},
     "verifyservercertificate": lambda value: {"mode": "verify_identity"} if truth(value) else {},
     "serversslcert": lambda value: {"mode": "verify_identity", "files": value.removeprefix("file:")},
-    # The parameters of JDBC have milliseconds.
+    # JDBC gives these two times in milliseconds.
     "connecttimeout": lambda value: {"connect_timeout": max(1, -(-int(value) // 1000))},
     "sockettimeout": lambda value: {"read_timeout": max(1, -(-int(value) // 1000))} if int(value) else {},
     "allowpublickeyretrieval": lambda value: _nothing(truth(value)),

@@ -31,7 +31,7 @@ except ImportError as error:
 # The seconds for which a connection, a statement and a lock are waited for. A page takes milliseconds if the cursor has
 # an index; without one, each page sorts the table.
 CONNECT_S, STATEMENT_S, LOCK_S = 10, 120, 10
-# After so many milliseconds without an answer to what was sent, the connection counts as lost.
+# The connection counts as lost if data that was sent isn't acknowledged within this many milliseconds.
 LOST_MS = 30_000
 
 _KINDS = {
@@ -47,8 +47,8 @@ _KINDS = {
     "bpchar": CursorKind.TEXT,
     "uuid": CursorKind.UUID,
 }
-# The types of primary keys that pages can follow: those whose values have an exact form, and an order by which the
-# database compares them.
+# A page can begin behind a primary key of these types, because their values have an exact form, and an order in the
+# database.
 _KEYS = _KINDS.keys() | {"bool", "bytea"}
 # The types whose values are handed over as the driver makes them.
 _PLAIN = _KEYS - {"uuid"} | {"oid", "float4", "float8", "name"}
@@ -83,7 +83,7 @@ class PostgresReader(CursorReader):
 class PostgresTable:
     """A table of Postgres (`Database`)."""
 
-    # The expression of the database's time.
+    # The SQL expression of the database's current time.
     now = "clock_timestamp()"
 
     def __init__(self, connector: TableConnector, context: SourceContext) -> None:
@@ -118,8 +118,8 @@ class PostgresTable:
                 columns[name] = self.column(name, shown, base, element=inner, nullable=nullable)
                 exact[name] = base in _KEYS
                 if category == "A" and element_kind in {"e", "d"}:
-                    # The driver can take an array apart only if it knows the type of its elements, and it doesn't know
-                    # enums and domains. So these arrays are read as arrays of texts.
+                    # The driver can parse an array only if it knows the type of the elements, and it doesn't know enums
+                    # and domains. So these arrays are read as arrays of texts.
                     self._select[name] = f"{quote(name)}::text[]"
             key = [name for (name,) in cursor.execute(_KEY, [oid])]
             (plan,) = cursor.execute(f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {self._table}").fetchone() or (None,)  # noqa: S608 (the name is quoted)
@@ -171,8 +171,8 @@ class PostgresTable:
                     seen += len(chunk)
                     yield chunk
             except psycopg.DataError:
-                # Python doesn't have some value of the page, such as the time "infinity". The statement runs once more,
-                # and such values stay texts, which don't fit the dataset's types.
+                # Python can't represent some value of the page, such as the time "infinity". The statement runs once
+                # more and returns such values as texts, which don't fit the dataset's types.
                 for number, chunk in enumerate(self._stream(statement, parameters, page.limit, tolerant=True)):
                     del number
                     skipped = min(seen, len(chunk))

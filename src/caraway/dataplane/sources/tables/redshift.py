@@ -75,7 +75,8 @@ class RedshiftTable(PostgresTable):
     @override
     def _of_jdbc(self) -> dict[str, object]:
         # Rows and a password mustn't cross a network in clear text, and a cluster always has TLS. An endpoint is the
-        # operator's own way to it, such as a tunnel on this machine, and TLS is used there if it is offered.
+        # operator's own route to the cluster, such as a tunnel on this machine, so TLS is only used there if it is
+        # offered.
         return {} if self._system.name in self._context.endpoints else {"sslmode": "require"}
 
     @override
@@ -83,7 +84,7 @@ class RedshiftTable(PostgresTable):
         system = self._system
         if not isinstance(system, RedshiftSystem) or system.s3_access_role_arn is None:
             return super()._login()
-        # Only a role needs the library of AWS, which the function's module imports.
+        # The function's module imports the library of AWS, which only a role needs. So the module is loaded here.
         access = resolve_name(ACCESS_OF_ROLE)(system, system.s3_access_role_arn, self.where)
         return cast("tuple[str, str]", access)
 

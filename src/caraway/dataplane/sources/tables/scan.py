@@ -14,12 +14,12 @@ from typing import Any
 from caraway.dataplane.sources.tables.cursors import CursorKind
 from caraway.dataplane.sources.tables.database import Page, Row
 
-# The most rows of one statement. More of them would have to be sorted at once, which BigQuery does on one machine.
+# A statement returns at most this many rows, because BigQuery sorts a result on a single machine.
 MOST_ROWS = 1_000_000
-# The rows of the first statement, times the pages' rows; the next ones have as many times more. So a sample, or a table
-# of few rows, costs little.
+# The first statement returns as many rows as a page has, and each further statement returns this many times more. So a
+# sample, or a table of few rows, costs little.
 GROWTH = 100
-# The rows that are handed over at a time: so few that a chunk of large rows is small, too.
+# Rows are handed over in chunks of this many, so that a chunk of large rows is small, too.
 CHUNK_ROWS = 500
 
 
@@ -50,7 +50,7 @@ class Scan:
         self._limit = 0
         self._page: Page | None = None
         self._chunks: Iterator[Sequence[Row]] = iter(())
-        # The rows that are there and that the reader hasn't passed, and how many of the result are to come.
+        # The fetched rows that the reader hasn't passed yet, and how many rows of the result aren't fetched yet.
         self._held: list[Row] = []
         self._to_come = 0
         self._is_cut = False
@@ -58,7 +58,7 @@ class Scan:
     def rows(self, page: Page) -> Iterator[Sequence[Row]]:
         """Yield the rows of a page; see `Database.rows`."""
         if page.limit is None:
-            # All rows of one value, however many they are. They aren't kept.
+            # A page without a limit has all rows of one cursor value, which may be many. So they aren't held in memory.
             yield from _divided(self._run(page).chunks)
             return
         floor = None if page.after is None else page.after[0]
@@ -85,10 +85,11 @@ class Scan:
             return False
         self._held = [row for row in self._held if row[0] > floor]
         if not self._held:
-            # The value at which the page begins may have been read by a statement of its own. Its rows don't count.
+            # The value at which the page begins may have been read by a statement of its own. `_fetch` skips the rows
+            # with this value.
             self._fetch(floor)
-        # The last rows of a result that its limit has cut may lack others of the same value, so a page that needs them
-        # begins another statement.
+        # If the limit has cut the result, rows with its last value may be missing. So a page that needs more rows than
+        # the result still has begins another statement.
         is_there = not self._is_cut or page.limit is None or len(self._held) + self._to_come >= page.limit
         self._page = replace(known, after=page.after)
         return is_there
@@ -120,7 +121,7 @@ def limits(page: Page, kind: CursorKind | None) -> Iterator[tuple[str, Any]]:
     for all times of its microsecond.
     """
     is_time = kind is CursorKind.TIME
-    # No time comes behind the latest one that Python has, so this one is compared as it is.
+    # Python has no time after its latest one, to which a microsecond could be added. So that time is compared as it is.
     if is_time and page.most.replace(tzinfo=UTC) < datetime.max.replace(tzinfo=UTC):
         yield "<", page.most + timedelta(microseconds=1)
     else:

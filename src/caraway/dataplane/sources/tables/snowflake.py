@@ -117,7 +117,7 @@ class SnowflakeTable:
     def _described(self, cursor: SnowflakeCursor) -> list[tuple[str, str, bool]]:
         """Return the name and type of each column and whether it may have nulls, and note the table's quoted name."""
         parts = name_parts(self._name, self._at)
-        # Snowflake keeps a name in upper case if a statement gives it without quotes.
+        # Snowflake stores names without quotes in upper case. So the name is tried as it is, and in upper case.
         for name in (".".join(map(quote, parts)), ".".join(quote(part.upper()) for part in parts)):
             try:
                 cursor.execute(f"DESCRIBE TABLE {name}")
@@ -172,8 +172,7 @@ def _bound(value: Any, kind: str) -> tuple[str, list[Any]]:
     """Return the text of a value in a statement, and its parameters."""
     match value:
         case int() | Decimal():
-            # The connector's parameters have no exact numbers with fractions, so numbers are written into the
-            # statement.
+            # The connector can't bind exact numbers with fractions, so numbers are written into the statement.
             return f"{value:f}" if isinstance(value, Decimal) else str(value), []
         case datetime():
             return "?", [(_base(kind), value)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from caraway.dataplane.sources.tables.database import Page, Row
 
-# The rows that are fetched at a time: so few that a chunk of large rows is small, too.
+# Rows are fetched in chunks of this many, so that a chunk of large rows is small, too.
 CHUNK_ROWS = 500
 
 

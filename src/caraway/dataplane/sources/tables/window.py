@@ -19,7 +19,7 @@ from caraway.dataplane.sources.reader import Items
 from caraway.dataplane.sources.tables.cursors import from_json, to_json
 
 # The bytes of a digest. If the table has a primary key, the first half is a digest of the key and the cursor, and the
-# second half one of all columns that count.
+# second half one of all columns that are compared.
 DIGEST_BYTES = 16
 IDENTITY_BYTES = 8
 

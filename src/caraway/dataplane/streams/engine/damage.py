@@ -14,8 +14,9 @@ from pathlib import Path
 from caraway.dataplane.streams.engine.jobs import brief
 from caraway.errors import UnavailableError
 
-# Parts of Spark's messages about torn files: JSON and versions of its logs, checksums of Hadoop's local files,
-# RocksDB's own checks, truncated archives of state.
+# The error messages of damaged checkpoints contain one of these parts. Their sources are Spark's logs of offsets and
+# commits (JSON and versions), the checksums of Hadoop's local files, RocksDB's own checks, and truncated archives of
+# state.
 _SIGNS = re.compile(
     r"Incomplete log file|Failed to read log file|MALFORMED_LOG_FILE|Invalid OffsetMap format"
     r"|ChecksumException|CHECKSUM_VERIFICATION_FAILED|UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP|MISSING_METADATA_FILE"
@@ -23,8 +24,8 @@ _SIGNS = re.compile(
     r"|Unexpected end-of-input"
     r"|JsonParseException|JsonEOFException|MismatchedInputException|No content to map|org.json4s.*ParserUtil"
 )
-# Parts of Spark's messages about passing problems, such as a full disk. Such a problem may also cause one of the
-# messages above. The checkpoint isn't damaged then, so it stays.
+# The error messages of temporary problems, such as a full disk, contain one of these parts. Such a problem may also
+# cause a message of `_SIGNS`. The checkpoint isn't damaged then, so the job continues with it.
 _OTHER = re.compile(
     r"No space left on device|Disk quota exceeded|OUT_OF_MEMORY|OutOfMemory|UNRELEASED_THREAD|Interrupt"
     r"|apache.kafka.*Exception"

@@ -22,8 +22,8 @@ from caraway.process.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# The most seconds that a start waits for the lock on the data folder. The JVM of a killed driver ends within a second;
-# a JVM that keeps the lock for longer belongs to another engine that runs.
+# A start waits at most this many seconds for the lock on the data folder. The JVM of a killed driver ends within a
+# second, so a JVM that keeps the lock for longer belongs to another running engine.
 LOCK_SECONDS = 30.0
 STOP_SECONDS = 3.0
 
@@ -78,7 +78,8 @@ class Driver:
         jvm.io.caraway.Watchdog.follow(os.getpid())
         path = settings.data_dir / "run" / "engine.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The JVM holds the lock, since it may outlive its driver and then still works on the checkpoints.
+        # The lock is held by the JVM instead of this process, since the JVM may outlive this process and then still
+        # writes to the checkpoints.
         channel = jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()
         driver = cls(session, jvm_process(session), channel, None, path, scratch)
         deadline = time.monotonic() + LOCK_SECONDS
@@ -109,7 +110,8 @@ class Driver:
 
     def close(self) -> None:
         """End the JVM: ask it to, and kill it if it takes too long."""
-        # py4j may raise any error when the JVM goes away, which must not keep it from being killed.
+        # The JVM ends when its standard input is closed. An error of that call, such as a broken pipe, must not prevent
+        # the kill below.
         with contextlib.suppress(Exception):
             self.process.stdin.close()  # type: ignore[union-attr]
         try:

@@ -37,8 +37,7 @@ STOP_JOBS_SECONDS = 5.0
 LAST_REPORTS_SECONDS = 1.0
 
 EXIT_STOPPED = 0
-# The exit code EX_TEMPFAIL of sysexits.h, by which the process that supervises this one sees that it is to start the
-# engine again.
+# EX_TEMPFAIL of sysexits.h. At this exit code, the supervising process starts the engine again.
 EXIT_JVM_DIED = 75
 EXIT_FENCED = 75
 
@@ -115,7 +114,8 @@ class Engine:
                 wait(jobs.stop_all(), STOP_JOBS_SECONDS)
                 self._link.report(jobs.reconcile([]), Work())
             observer.stop(0)
-            # Calls that still wait for the JVM fail at once when it is closed.
+            # The JVM is closed first, so that calls which still wait for it fail at once, and the threads of the
+            # executor end.
             driver.close()
             executor.shutdown(wait=False, cancel_futures=True)
         self._link.stop(LAST_REPORTS_SECONDS)
@@ -158,12 +158,13 @@ class Engine:
                 return True
             version, desired = self._link.desired
             try:
-                # Another engine may have held the lock when this one started. Once that engine ends, this one takes
-                # the lock, so that the other one doesn't find it free when it is started again.
+                # If another engine held the lock when this one started, this call takes the lock once that engine has
+                # ended. Otherwise the other engine would find the lock free when it is started again.
                 driver.has_lock()
                 statuses = jobs.reconcile(desired) if desired is not None else {}
             except Exception:
-                # A call into a dying JVM may fail in any way. If the JVM goes on living, the error is a bug here.
+                # A call into a dying JVM may raise any error. If the JVM still runs after two seconds, the error is a
+                # bug of the engine.
                 if not _within(2.0, lambda: driver.died):
                     raise
                 continue

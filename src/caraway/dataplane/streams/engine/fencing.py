@@ -22,9 +22,9 @@ from caraway.state.ownership.leases import HeldLease, Lease
 
 log = logging.getLogger(__name__)
 
-# How long a lease lasts without a renewal. After a kill, an engine's jobs must run in another engine within 15 s, of
-# which their start takes some 3 s; an engine that is itself started again doesn't wait for the expiry. Four renewals in
-# a row may fail.
+# How long a lease lasts without a renewal; four renewals in a row may fail. The jobs of a killed engine must run in
+# another engine within 15 s, and their start takes about 3 s of that. An engine that is itself started again doesn't
+# wait until its old lease expires.
 LASTING = timedelta(seconds=6)
 RENEW_SECONDS = 1.0
 POLL_SECONDS = 0.25
@@ -83,8 +83,8 @@ class Fence:
 
     def _renew(self) -> None:
         # If Postgres is down, no other engine can claim the lease, so the jobs continue. If only this engine can't
-        # reach Postgres, another engine may claim the lease. This engine notices that at its next renewal; until then
-        # it writes to folders that nobody reads.
+        # reach Postgres, another engine may claim the lease. Until this engine notices that at its next renewal, it
+        # writes to folders that nobody reads.
         token = self._held.token
         if not self._held.keep(succeeds=False):
             log.error("another engine has claimed the jobs: this one, with token %s, stops", token)
@@ -122,7 +122,8 @@ def remove_checkpoint(folder: Path) -> None:
     """Remove the folder of a checkpoint, and the folder of its token if no other checkpoint is in it."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.parent.name.startswith(_TOKEN):
-        # If another engine puts a checkpoint there at this very moment, the folder isn't empty, and stays.
+        # `rmdir` fails if the folder has another checkpoint, which another engine may have added just now. The folder
+        # stays then.
         with suppress(OSError):
             folder.parent.rmdir()
 

@@ -139,8 +139,8 @@ class JobOwnership:
         self._hold({job: folder for job, folder in held.items() if job in mine and job in due})
         self._leaving = frozenset((held.keys() | self._leaving) & mine) - self._owned.folders.keys()
         busy = {*work.jobs, *(job for job, version in self._left.items() if version > work.version)}
-        # This engine owns these jobs in Postgres, but doesn't run them: they have ended after their release, or the
-        # answer to the request for them was lost.
+        # Postgres has this engine as the owner of these jobs, but it doesn't run them. Either their queries have ended
+        # after the release, or Postgres' answer to `take_free` was lost.
         ended = mine - self._owned.folders.keys() - busy
         if ended:
             self._member.give_up(ended)

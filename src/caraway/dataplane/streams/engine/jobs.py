@@ -16,7 +16,8 @@ FIRST_BACKOFF_SECONDS = 1.0
 # The longest wait, in seconds, before a failed job is started again. A killed broker is back in some seconds, and a
 # longer wait would prolong the outage of its jobs.
 LAST_BACKOFF_SECONDS = 30.0
-# The time after which a running job counts as recovered: its error is cleared, and its next failure is the first.
+# After this many seconds a running job counts as recovered: its error is cleared, and after its next failure the
+# backoff starts again at `FIRST_BACKOFF_SECONDS`.
 RECOVERED_SECONDS = 120.0
 
 
@@ -99,7 +100,7 @@ class Jobs:
             self._release(job_id)
         for job_id, plan in wanted.items():
             # A job's id is derived from its content, so a job may be wanted again while its last query is still
-            # stopping. It is started only after that query has ended.
+            # stopping. The job is started only after that query has ended.
             if job_id not in self._jobs and job_id not in self._stopping:
                 self._jobs[job_id] = _Job(plan, JobStatus(state=JobState.STARTING, mode=plan.mode))
         for job in self._jobs.values():

@@ -13,10 +13,10 @@ from caraway.graph.plan.model import TopicKind, TopicPlan
 from caraway.process.recurring import Recurring
 
 LOOK_SECONDS = 5.0
-# The number of looks that are remembered: those of an hour. The lag in seconds of a job that is further behind is
-# reported as an hour.
+# The number of looks that are remembered: those of the last hour. If a job is more than an hour behind, its lag in
+# seconds is reported as an hour.
 REMEMBERED_LOOKS = 720
-# The number of messages of each topic.
+# The number of messages of each topic: the sum of the offsets of its partitions.
 Totals = Mapping[str, int]
 
 
@@ -88,13 +88,14 @@ class Observer(Recurring):
         self._ends_of = ends_of
         self._live_rows = live_rows
         self._sizes_of = sizes_of
-        # For each topic that may have blocks: its end when its last messages were looked at, and the average number of
-        # records in one of them.
+        # For each topic of events, whose messages may contain several records: the sum of its end offsets when its last
+        # messages were sampled, and the average number of records per message.
         self._sizes: dict[str, tuple[int, float]] = {}
         self._clock = clock
         self._lock = threading.Lock()
         self._topics: frozenset[str] = frozenset()
-        # The topics that jobs write, and the last two looks at these and at those that they read.
+        # The topics that jobs write. `_led` has the last two looks at the ends of these topics and of the topics that
+        # jobs read.
         self._written: frozenset[str] = frozenset()
         self._led_ends_of = led_ends_of
         self._led: tuple[LedEnds, LedEnds] = ({}, {})

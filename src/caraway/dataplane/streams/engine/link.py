@@ -15,8 +15,8 @@ from caraway.state.registry import JobRegistry
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
-# The seconds between two removals of the checkpoints of jobs that no branch needs any more. They only occupy disk
-# space, so their removal isn't urgent.
+# Seconds between two removals of the checkpoints of jobs that no branch needs any more. Such checkpoints only occupy
+# disk space, so their removal isn't urgent.
 SWEEP_SECONDS = 60.0
 
 
@@ -91,7 +91,8 @@ class RegistryLink(Recurring):
             else:
                 self._forget(job_id)
         if ownership is not None and not self.stopping.is_set():
-            # Reports are sent before jobs are released, because only its next owner may report on a released job.
+            # Reports are sent before jobs are released, since after the release of a job only its next owner may report
+            # on it.
             ownership.exchange([job.job_id for job in desired], work)
         self._clear(work)
 

@@ -70,7 +70,8 @@ def note(checkpoint: Path, topics: Mapping[str, Reached]) -> None:
         {t: {str(p): [at, each.epochs[p]] for p, at in each.offsets.items()} for t, each in known.items()}
     )
     scratch = checkpoint / f"{FILE}.tmp"
-    # A copy of the checkpoint for another engine may share the file, so it isn't changed in place.
+    # Another engine's copy of the checkpoint may share this file by a hard link, so the file is replaced and never
+    # changed in place.
     try:
         scratch.write_text(text)
         scratch.replace(checkpoint / FILE)
@@ -141,7 +142,8 @@ def require_intact(
         note_loss(plan, place.topic, told[-1])
     if told:
         raise UnavailableError(put_aside(checkpoint, "; ".join(told), because="is ahead of its topics"))
-    # Everything before these positions was just found on the topics, so they get the epochs of now.
+    # The topics were just found to have all records before these positions, so the positions are noted with the
+    # leaders' present epochs.
     ends = TopicEnds(bootstrap_servers).led_ends([*positions, plan.output.name])
     note(checkpoint, reached(positions, [plan.output.name], ends))
 

@@ -10,16 +10,16 @@ from enum import StrEnum
 
 from caraway.graph.plan.model import JobMode
 
-# The backlog, in records, above which a job begins with large batches. They cost the start of a further query, which
-# takes about a second, and in a second a running query processes some 50,000 rows.
+# Above this backlog, in records, a job begins with large batches. After these batches a second query must be started,
+# which takes about a second; in that time a running query processes some 50,000 rows.
 BACKFILL_RECORDS = 100_000
-# The backlog, in records, up to which a job leaves the large batches. Rows that arrive while its live query starts must
-# not send the job back: at 10,000 events a second, this backlog arrives in 2 s.
+# Up to this backlog, in records, a job changes from large batches to its live query. Rows that arrive while the live
+# query starts must not send the job back: at 10,000 events a second, this backlog arrives in 2 s.
 LEVEL_RECORDS = 20_000
-# The backlog, in records, above which a live job returns to large batches. The job is stopped for that, and processes
-# the rows since its last checkpoint again, which are those of some minutes at most (spark.checkpoint_interval_seconds),
-# so millions, and indexes read the results of these rows again. By itself it would catch up with a million rows in half
-# a minute.
+# Above this backlog, in records, a live job returns to large batches. The change stops the job, so it processes the
+# rows since its last checkpoint again: those of some minutes at most (spark.checkpoint_interval_seconds), which may be
+# millions. Indexes then read the results of these rows again. A live job that isn't stopped catches up with a million
+# rows in half a minute.
 LEFT_BEHIND_RECORDS = 5_000_000
 
 

@@ -23,8 +23,8 @@ from caraway.graph.plan.model import JobPlan
 # The interval between two reads of a query's progress. A read takes milliseconds of the driver's time, and each new
 # progress is written to the registry.
 LOOK_SECONDS = 5.0
-# The interval between two questions whether a query in real-time mode still runs. A question is a call of the JVM, and
-# with hundreds of jobs they add up.
+# Seconds between two checks whether a live query still runs. A check is a call into the JVM, and with hundreds of jobs
+# the calls add up.
 ASK_SECONDS = 1.0
 
 
@@ -69,7 +69,7 @@ class SparkQuery:
         if error is not None:
             causes = causes_of(error)
             message = brief(error, because=causes[-1] if causes else "")
-            # Spark's whole text is searched, since the sign of damage may stand deep in it.
+            # The whole text of Spark's error is searched, since the shortened message may lack the sign of damage.
             return put_aside(self.checkpoint, message) if is_damage(str(error), causes) else message
         return "the query has ended without an error" if self.phase is Phase.LIVE else None
 
@@ -94,7 +94,8 @@ class SparkQuery:
 
     def _runs(self) -> bool:
         now = self.clock()
-        # The query of a backlog is asked in each round: its end is the begin of real-time mode, so it is noticed soon.
+        # A query that reads a backlog is checked in each round, so that the live query starts soon after the backlog is
+        # done.
         if self.active and (self.phase is not Phase.LIVE or now - self._asked_at >= ASK_SECONDS):
             self.active, self._asked_at = self.query.isActive, now
         return self.active
@@ -135,7 +136,7 @@ class SparkQuery:
         """Return the number of messages before the query's position, including those since its last checkpoint."""
         done = sum(totals(offsets).values()) + self.observer.rows(str(self.query.runId), batch)
         # Right after a checkpoint the messages of the new batch aren't counted yet, so the sum may be smaller than at
-        # the last look. The number of processed messages never falls, so the greater one is right.
+        # the last look. The number of processed messages never falls, so the greater number is right.
         return max(done, self._done or 0)
 
 

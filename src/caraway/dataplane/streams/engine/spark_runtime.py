@@ -144,7 +144,8 @@ class SparkRuntime:
             messages = ArchivedMessages.opened(self.objects_url, path, topic.schema, partitions)
             archived = {} if messages is None else messages.positions
             for partition in partitions:
-                # An unfinished batch has to be read as it was begun, so all of it must be archived.
+                # An unfinished batch must be repeated with the same offsets, and it would be read from the archive. So
+                # the archive must have all of it.
                 begun = position.begun.get(topic.name, {}).get(partition, 0)
                 if position.unfinished and archived.get(partition, 0) < begun:
                     raise UnavailableError(

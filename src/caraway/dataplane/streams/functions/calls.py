@@ -21,9 +21,9 @@ from caraway.graph.operators import AssignFunction, FilterFunction, Transform
 from caraway.graph.redaction import redacted
 from caraway.graph.schemas import Schema
 
-# The number of a traceback's last lines that a dead letter keeps: the innermost frames and the error.
+# A dead letter contains at most this many last lines of a traceback: the innermost frames and the error.
 TRACEBACK_LINES = 12
-# The number of steps whose functions a process keeps unpickled, instead of unpickling them for each batch.
+# A process caches the unpickled functions of this many steps, so that it needn't unpickle them for each batch.
 _KEPT = 256
 
 UserStep = FilterFunction | AssignFunction | Transform

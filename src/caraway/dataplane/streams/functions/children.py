@@ -31,16 +31,16 @@ TARGET = "caraway.dataplane.streams.functions.process:serve"
 
 _SECONDS, _MEMORY = "spark.caraway.function.seconds", "spark.caraway.function.memoryMb"
 _CONFINEMENT = "spark.caraway.function.confinement"
-# Each half of a batch gets half of its time, but no less than this share of the limit. A bad row among 10,000 is found
-# after 14 halvings, the last eleven with this share.
+# A half of a batch gets half of the batch's time limit, but no less than this share of `Limits.seconds`. A bad row
+# among 10,000 is found after 14 halvings, the last eleven with this share.
 _LEAST_SHARE = 0.1
-# In a batch at most `_MOST_ENDS` calls may hang or end their process, and they may take at most `_MOST_LIMITS` time
-# limits in total. Beyond that the job fails with a message, because a function that always hangs or exits would occupy
-# it for hours.
+# In a batch at most `_MOST_ENDS` calls may hang or end their process, and these calls may take at most `_MOST_LIMITS`
+# times `Limits.seconds` in total. Beyond that the job fails with a message, because a function that always hangs or
+# exits would occupy the job for hours.
 _MOST_LIMITS = 5.0
 _MOST_ENDS = 100
-# The most children of a worker. Spark gives a worker tasks of all jobs, whose functions may belong to different
-# branches; with fewer children it would start one for most tasks, which takes some 30 ms.
+# A worker has at most this many child processes, each for one job. Spark gives a worker tasks of all jobs, so with
+# fewer children the worker would start a new one for most tasks, which takes some 30 ms.
 _MOST_CHILDREN = 4
 
 
@@ -173,7 +173,8 @@ class Halving(Generic[Answer]):
             return [*self.answers(low, middle, smaller), *self.answers(middle, high, smaller)]
         if fresh:
             return [self.fallback(reason)]
-        # The process had served other calls, and what these left behind may be to blame, so a new process tries again.
+        # The process had served earlier calls, which may have caused this failure. So a new process tries the row
+        # again.
         return self.answers(low, high, share)
 
     def _count(self, seconds: float, error: EndedError) -> None:
@@ -227,7 +228,7 @@ def _title(packed: bytes) -> str:
     return unpacked_call(packed).title
 
 
-# The children of this worker for the jobs whose tasks it has run last; the newest is the last one.
+# The child processes of this worker, by limits and job, in the order of their last use.
 _children: dict[tuple[Limits, str], FunctionChild] = {}
 
 

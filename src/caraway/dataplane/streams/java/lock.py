@@ -57,8 +57,9 @@ def ivy_module(jars: Iterable[Jar]) -> str:
     ET.SubElement(ET.SubElement(module, "configurations"), "conf", name="default")
     dependencies = ET.SubElement(module, "dependencies")
     for jar in jars:
-        # In Ivy the configuration `default` of a module exists for a jar with a Maven POM and for one without.
-        # `master`, the jar without its dependencies, needs the POM; `transitive` leaves the dependencies out instead.
+        # Ivy's configuration `default` exists for jars with and without a Maven POM. The configuration `master`, which
+        # is the jar without its dependencies, exists only with a POM. So `default` is used, and `transitive` leaves the
+        # dependencies out.
         names = {"org": jar.organisation, "name": jar.name, "rev": jar.revision}
         ET.SubElement(dependencies, "dependency", names, transitive="false", conf="default->default")
     return ET.tostring(module, encoding="unicode")

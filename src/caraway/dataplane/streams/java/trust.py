@@ -22,7 +22,7 @@ def trust_options(folder: Path) -> list[str]:
     finds none, as on macOS with a Python whose certificates weren't installed, no options are returned, and the JVM
     keeps its own list.
     """
-    # A certificate may be found several times, in a bundle and in files of its own; the store needs it once.
+    # A certificate may be found in a bundle and again in a file of its own; the store needs it only once.
     certificates = list({certificate.subject.rfc4514_string(): certificate for certificate in _trusted()}.values())
     if not certificates:
         return []

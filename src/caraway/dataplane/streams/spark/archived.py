@@ -30,9 +30,9 @@ ARROW = pa.schema(
         ("offset", pa.int64()),
     ]
 )
-# The most records of a task, more or less: they are in its memory together.
+# A task reads about this many records at most, since it holds all of them in memory at once.
 TASK_RECORDS = 100_000
-# The messages of a batch that a task hands to Spark.
+# The number of messages in an Arrow record batch that a task passes to Spark.
 BATCH_MESSAGES = 10_000
 
 # The next offset of each partition, by topic; Spark writes it into the checkpoint as JSON.

@@ -21,8 +21,8 @@ from caraway.graph.plan.model import JobPlan, TopicKind
 from caraway.graph.plan.steps import state_of
 from caraway.graph.trees import parents
 
-# The kinds of rows, as `io.caraway.Blocks` numbers them. It passes on rows of every other number as they are, so
-# `_DEAD`, which only this module knows, is treated there like `_OTHER`.
+# The kinds of rows, as `io.caraway.Blocks` numbers them. The Java class passes on rows of an unknown kind unchanged. So
+# it treats rows of the kind `_DEAD`, which only this module knows, like those of `_OTHER`.
 _OTHER, _RECORD, _BEGIN, _END, _DEAD = 0, 1, 2, 3, 4
 
 
@@ -47,7 +47,8 @@ def way_of(plan: JobPlan, *, live: bool) -> Way | None:
         return None
     if not live:
         return Way.BATCH
-    # If there is one input, and no step sends rows to other tasks, all that is made of a block comes before its end.
+    # If a job has one input, and no step sends rows to other tasks, all rows that are made of an input block come
+    # before the END row of that block.
     is_alone = len(leaves_of(plan.operator)) == 1 and plan.inputs[0].kind is TopicKind.EVENTS
     return Way.ENDS if is_alone and not _keeps_state(plan.operator, plan) else Way.READER
 

@@ -20,14 +20,15 @@ META = (OP, TIME, INGESTED, ID, REV, OFFSET)
 SIDE, KEY, PACKED = "$side", "$key", "$packed"
 PASS_THROUGH = (SIDE, KEY, PACKED)
 
-# The side of the rows that the steps process, and that of dead letters (`caraway.dataplane.streams.spark.letters`),
-# which steps let pass.
+# The side of the rows that the steps process, and the side of dead letters (`caraway.dataplane.streams.spark.letters`),
+# which the steps pass on unchanged.
 OWN, DEAD = 0, -1
 # The side of markers, which are records without a row that show how far a job is (`caraway.dataplane.topics.markers`).
 # The sides of the left rows of unions, which `caraway.dataplane.streams.spark.inputs` sets aside, count down from -3.
 MARKER = -(2**31)
-# The sides of the rows before and behind the records of a block, if their job gathers what it makes of them
-# (`caraway.dataplane.streams.spark.blocks`), and the numbers that these rows have instead of that of a record.
+# If a job gathers the records that it makes of a block (`caraway.dataplane.streams.spark.blocks`), a row of side BEGIN
+# precedes the block's records, and a row of side END follows them. In the column `number`, which numbers the records of
+# a block, these rows have BEGIN_NUMBER and END_NUMBER.
 BEGIN, END = MARKER + 1, MARKER + 2
 BEGIN_NUMBER, END_NUMBER = -1, -2
 

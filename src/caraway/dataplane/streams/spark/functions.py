@@ -76,8 +76,8 @@ def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], call
         return run_apart(packed, arrow, columns[0], columns[1:], limits, job=job, address=address)
 
     inputs = [name(TIME if column == before.timestamp else column) for column in schema.columns]
-    # Spark would call a deterministic function once for each column that is taken out of its result. It calls one that
-    # isn't declared deterministic only once.
+    # Spark would call a deterministic function once for each column that is taken out of its result. So the function is
+    # declared nondeterministic, and Spark calls it only once.
     function = arrow_udf(call, dtype).asNondeterministic()  # type: ignore[call-overload]
     return replace(before, frame=before.frame.select("*", function(called, *inputs).alias(_OUT)))
 

@@ -22,10 +22,10 @@ from caraway.errors import UnavailableError
 from caraway.process.children.progress import ProgressTimeout, signs_of
 from caraway.process.private_files import write_whole
 
-# A start fails after this many seconds in which the JVM does next to nothing. A JVM listens after one to three seconds,
-# on a crowded machine after thirty.
+# A start fails after this many seconds in which the JVM shows hardly any activity. A JVM usually listens after one to
+# three seconds, on a busy machine after thirty.
 START_SECONDS = 180.0
-# The seconds between two looks at whether the JVM has written its port and password into the file.
+# Seconds between two checks whether the JVM has written its port and password into the connection file.
 LOOK_SECONDS = 0.02
 
 # The options that Spark's launcher passes to every JVM (org.apache.spark.launcher.JavaModuleOptions of Spark 4.3), less
@@ -136,7 +136,8 @@ def gateway_command(java: Path, conf: Mapping[str, str], properties_file: Path) 
         "org.apache.spark.deploy.SparkSubmit",
         "--properties-file",
         str(properties_file),
-        # Spark's own file of defaults goes on to count, where the configuration doesn't set something else.
+        # Spark's own file of defaults (spark-defaults.conf) still applies to settings that the configuration doesn't
+        # contain.
         "--load-spark-defaults",
         "pyspark-shell",
     ]
@@ -152,7 +153,7 @@ def gateway_environment(java: Path) -> dict[str, str]:
         # Executors that Spark starts itself must run on the same Java.
         "JAVA_HOME": str(java.resolve().parent.parent),
         # By default Python hashes text differently in each process. PySpark distributes rows by hashes that its Python
-        # workers compute, so these must be equal.
+        # workers compute, so all workers must compute the same hashes.
         "PYTHONHASHSEED": "0",
     }
 

@@ -43,9 +43,9 @@ from caraway.graph.operators import Input, Join, Operator
 from caraway.graph.plan.model import JobPlan, TopicPlan
 from caraway.graph.trees import parents
 
-# An operator drops state that is further back than the horizon in event time. It measures that from the greatest event
-# time that it had seen at least this many milliseconds ago, since one topic or partition may run far ahead of another
-# while a backlog is read.
+# An operator drops state whose event time is further back than the horizon. The horizon is measured from the greatest
+# event time that the operator had seen at least this many milliseconds ago, since one topic or partition may be read
+# far ahead of another while a job reads a backlog.
 SETTLE_MS = 600_000
 
 # The meta columns that are never null in a record.
@@ -270,7 +270,7 @@ def _waiting_row(codec: Codec, record: str, leaf: Leaf, topic: TopicPlan) -> tup
     if leaf.join is None:
         return _row_of(topic), codec.columns(record, name(KEY), topic.schema)
     columns = [
-        # A join may add the right row's time stamp, which stands beside the row in its record.
+        # A join may add the right row's time stamp, which is a field of the record and not of the row in it.
         F.col(f"{record}.time") if column == topic.schema.timestamp else F.col(f"{record}.row.`{column}`")
         for column in leaf.join.fields
     ]

@@ -26,13 +26,14 @@ from caraway.dataplane.topics.markers import ARRIVAL_KEY, MARKER_KEY
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.graph.plan.model import JobMode, JobPlan, TopicKind
 
-# The most rows of a micro-batch, so that a backlog is processed in pieces that fit into memory.
+# A micro-batch has at most this many rows, so that a backlog is processed in pieces that fit into memory.
 MICRO_BATCH_ROWS = 500_000
 # The ingestion time of records is taken from the clock of another machine, which may be ahead by this many seconds. So
 # records whose ingestion time is up to this long after a restart are treated as if a failed attempt may have read them.
 _CLOCKS_DIFFER_SECONDS = 10.0
-# How long a broker keeps a fetch of a job that has read all, in milliseconds. It answers as soon as there is a record,
-# so a long time delays nothing. With Kafka's default, 500, some hundred idle jobs keep the broker busy.
+# How long a broker holds the fetch request of a job that has read all records, in milliseconds. The broker answers as
+# soon as there is a record, so a long time delays nothing. With Kafka's default, 500, some hundred idle jobs keep the
+# broker busy.
 _FETCH_WAIT_MS = "5000"
 
 
@@ -43,7 +44,7 @@ class Trigger(StrEnum):
     MICRO_BATCH = "micro-batch"
     # The query ends when its micro-batches have processed all that the topics held at its start.
     BACKLOG = "backlog"
-    # Like BACKLOG, but with all that the archive had of the topics.
+    # Like BACKLOG, but the micro-batches process all that the archive held of the topics at the query's start.
     ARCHIVE = "archive"
 
 
@@ -76,7 +77,8 @@ def compile_job(
         kafka = _read(session, [topic.name for topic in plan.inputs], trigger, bootstrap_servers, most)
     else:
         kafka = read_archived(session, archived, MICRO_BATCH_ROWS)
-    # Only topics of keyless datasets have blocks, and splitting costs each row of the others some time.
+    # Only topics of keyless datasets have blocks, which are messages of several records. Splitting the messages of
+    # other topics would only cost time.
     has_blocks = any(topic.kind is TopicKind.EVENTS for topic in plan.inputs)
     live = trigger is Trigger.REAL_TIME
     way = way_of(plan, live=live)
@@ -90,7 +92,8 @@ def compile_job(
         letter = name(PACKED) if letters is None else letters.counted(name(PACKED))
         own, dead, marker = result.own(), name(SIDE) == DEAD, name(SIDE) == MARKER
         topic = F.when(dead, F.lit(DEAD_LETTERS)).otherwise(topic)
-        # Kafka keeps the newest one of the dead letters with one key, so each content has a key of its own.
+        # The topic of dead letters is compacted, so Kafka keeps only the newest letter of each key. For that reason
+        # each content has a key of its own.
         letter_key = F.md5(name(PACKED)).cast("binary")
         key = F.when(own, key).when(marker, F.lit(ARRIVAL_KEY)).when(dead, letter_key)
         value = F.when(own, value).when(dead, letter).when(marker, arrival(result, plan.job_id))
@@ -134,8 +137,8 @@ def start_job(
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
     """
-    # If there is a folder with this checkpoint's name, or with a suffix to it, an earlier attempt may have sent
-    # records, even if that checkpoint was renamed because it was damaged, or is removed below.
+    # An earlier attempt may have sent records if there is a folder with this checkpoint's name, or with that name and a
+    # suffix: its checkpoint may have been renamed because it was damaged, or may be removed below.
     restarted = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
     forget_unfinished(checkpoint)
     before_us = round((time.time() + _CLOCKS_DIFFER_SECONDS) * 1_000_000)
@@ -160,7 +163,7 @@ def start_job(
         .format("kafka")
         .options(**spark_options(bootstrap_servers))
         # With acks=all, Kafka confirms a record only when all in-sync replicas have it. Kafka's producer is idempotent
-        # by default, which needs acks=all, so a record that the producer sends again isn't written twice.
+        # by default, which also needs acks=all: a record that the producer sends again isn't written twice.
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", "0")
         .option("checkpointLocation", str(checkpoint))
@@ -204,8 +207,8 @@ def _read(
     else:
         reader = reader.option("maxOffsetsPerTrigger", str(most))
     frame = reader.load()
-    # Jobs skip erasures, which only indexes apply, and arrivals, by which servers see how far the job is that wrote
-    # them. Jobs in micro-batches also skip markers: Spark sorts a micro-batch by key between tasks, so a marker could
-    # overtake rows that came before it.
+    # Jobs skip erasures, since only indexes apply these, and arrivals, by which another job reports its progress to
+    # servers. Jobs in micro-batches also skip markers: Spark sorts a micro-batch by key between tasks, so a marker
+    # could overtake rows that came before it.
     passed_over = [ERASURE_KEY, ARRIVAL_KEY] if trigger is Trigger.REAL_TIME else [ERASURE_KEY, ARRIVAL_KEY, MARKER_KEY]
     return frame.where(F.col("key").isNull() | ~F.col("key").isin(*(F.lit(key) for key in passed_over)))

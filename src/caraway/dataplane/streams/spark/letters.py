@@ -131,8 +131,8 @@ def _letter(before: Stream, reasons: Sequence[Reason], operator: str, plan: JobP
     )
     columns = [name(TIME if c == before.timestamp else c).alias(c) for c in before.types]
     row = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    # If the JSON of a row has more than `MAX_PAYLOAD` characters, the dead letter has only the first ones, as a JSON
-    # string. Dead letters of `caraway.dataplane.ingest` are cut in a similar way.
+    # If the JSON of a row has more than `MAX_PAYLOAD` characters, the dead letter contains only the first part of it,
+    # as a JSON string. Dead letters of `caraway.dataplane.ingest` are shortened in a similar way.
     shown = F.when(F.length(row) <= MAX_PAYLOAD, row).otherwise(_quoted(F.substring(row, 1, MAX_PAYLOAD)))
     now_us = F.reflect(F.lit("java.lang.System"), F.lit("currentTimeMillis")).cast("long") * 1000
     tail = F.to_json(

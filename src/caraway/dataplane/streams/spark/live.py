@@ -22,8 +22,8 @@ from caraway.dataplane.streams.spark.java import java_session
 # A query reads all of its topics by one scan, whose name in the plan begins with this text.
 _SCAN = "RealTimeStreamScan"
 _ROWS = "number of output rows"
-# The error with which Spark's store refuses to read an execution that it has forgotten: it keeps a number of them, and
-# may forget one between the reading of the list and that of the execution.
+# Spark's status store raises this error for an execution that it has removed. The store keeps a limited number of
+# executions, so it may remove one after the list of executions was read.
 _FORGOTTEN = "java.util.NoSuchElementException"
 _WHOSE = re.compile(r"runId = (?P<run>[0-9a-f-]+)\nbatch = (?P<batch>\d+)")
 
@@ -109,7 +109,7 @@ def _scan(store: Any, execution: Any) -> _Scan | None:
 
 
 def _rows(store: Any, execution: int, scan: _Scan) -> int:
-    # Spark keeps the metric as the text that its web pages show, such as "2,700". There is none before the first
-    # heartbeat of an executor.
+    # Spark stores the metric as the text that its web pages show, such as "2,700". The metric is missing before the
+    # first heartbeat of an executor.
     metric = store.executionMetrics(execution).get(scan.metric)
     return 0 if metric.isEmpty() else int(metric.get().replace(",", ""))

@@ -11,8 +11,8 @@ from caraway.graph import operators as ops
 from caraway.graph.plan.model import JobPlan, TopicKind
 from caraway.graph.trees import parents
 
-# The names of the columns of a step's rows from which later steps take a group, a join key or a key of the output; None
-# if any column may be among them.
+# The columns of a step's rows that later steps use as a group, a join key or a key of the output; None if any column
+# may be used so.
 _Names = frozenset[str] | None
 
 
@@ -33,8 +33,8 @@ def regrouping_joins(plan: JobPlan) -> frozenset[ops.Join]:
 def _joins(step: ops.Operator, keyed: set[str], names: _Names) -> Iterator[ops.Join]:
     match step:
         case ops.Join() if _is_keyed(step.left, keyed):
-            # A join of a keyed left side also makes records at the times of right versions. A failed attempt may have
-            # made such a record of another left row, so all columns of the record may differ.
+            # If the left side of a join has keys, the join also makes records at the times of right versions. A failed
+            # attempt may have made such a record from another left row, so any column of the record may differ.
             if names != frozenset():
                 yield step
             before: _Names = None
@@ -55,7 +55,7 @@ def _before(step: ops.Operator, names: _Names) -> _Names:
         case ops.Assign() | ops.AssignFunction() | ops.Transform() if names is not None and names & _computed(
             step, names
         ):
-            # The column is computed, and the expression may read any column of the rows before.
+            # At least one of the columns is computed here, and its expression may read any column of the step's input.
             return None
         case ops.Rename() if names is not None:
             for old, new in reversed(step.pairs):

@@ -103,7 +103,8 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
     jars = [str(jar) for jar in settings.jars]
     class_path = ":".join(jars)
     return {
-        # Jars in spark.jars are sent to executors; those on the class paths are there before any class is loaded.
+        # Spark sends the jars of spark.jars to executors. The class paths have the same jars, so that they are there
+        # before any class is loaded.
         "spark.jars": ",".join(jars),
         "spark.driver.extraClassPath": class_path,
         # With this setting Spark's ports require a secret, so that other users of this machine can't use them. In local
@@ -124,10 +125,10 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         # By default this is the number of slots, which in local mode is much greater than that of cores.
         "spark.default.parallelism": str(settings.shuffle_partitions),
-        # Spark's own shuffle of real-time mode holds rows for 50 ms by default, which each stateful step would add to a
-        # row's way. If it looks for rows once in a millisecond instead, each stateful step takes 1% of a core without
-        # any rows. These classes hand a row on when it comes, `LocalShuffle` without any sockets
-        # (docs/inside/jobs.md).
+        # Spark's own shuffle of real-time mode buffers rows for 50 ms by default, so each stateful step would delay
+        # rows by that time. If the shuffle checks for rows every millisecond instead, each stateful step takes 1% of a
+        # core even without any rows. Caraway's classes pass a row on as soon as it arrives, `LocalShuffle` without any
+        # sockets (docs/inside/jobs.md).
         "spark.shuffle.manager.incremental": _LOCAL_SHUFFLE if settings.local else _REMOTE_SHUFFLE,
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "10000",
         "spark.sql.streaming.pollingDelay": _POLLING_DELAY,
@@ -139,14 +140,14 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # itself.
         "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
         "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": _ROCKSDB_MB,
-        # Spark counts the entries of its state by default, for which it reads each entry before it writes it: a fifth
-        # of the time of an operator with state, and more when it restores the state at its start.
+        # By default Spark counts the entries of its state, and for that reads each entry before it is written. The
+        # reads take a fifth of the time of a stateful operator, and more when the state is restored at a start.
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         # A job may change between real-time mode and micro-batches and go on from its checkpoint. Spark allows that
         # only with this format of the state store's checkpoints, used from the job's first batch on.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-        # Hadoop's own class starts a process, such as `chmod`, for each file of a checkpoint, while the job stands
-        # still (decision 10). Spark's other checkpoint file manager would start one more to look for links.
+        # For each file of a checkpoint Hadoop's own class starts a process, such as `chmod`, and the job stands still
+        # meanwhile (decision 10). Spark's other checkpoint file manager would start one more process to look for links.
         "spark.hadoop.fs.file.impl": "io.caraway.files.LocalFiles",
         # Hadoop sets the modes of files by this mask, not by the umask of the process. Checkpoints contain rows, which
         # only this user may read.

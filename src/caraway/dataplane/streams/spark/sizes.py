@@ -15,8 +15,9 @@ from caraway.dtypes import types as t
 from caraway.graph.plan.model import Column as PlanColumn
 from caraway.graph.plan.model import JobPlan
 
-# A row must be encoded once more to be measured, so only long rows are. If the texts of a row take less than this share
-# of the bound, the row isn't too long: its other columns take some ten bytes each, and fit into the rest.
+# Measuring a row means encoding it once more, so only rows with long texts are measured. If the texts of a row take
+# less than this share of the bound, the row isn't too long: its other columns take some ten bytes each, and fit into
+# the rest.
 SHARE = 0.5
 
 

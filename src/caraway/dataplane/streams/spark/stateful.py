@@ -20,7 +20,7 @@ from caraway.graph.operators import Changelog, Dedup, Join, JoinKind
 from caraway.graph.plan.model import TopicPlan
 from caraway.graph.windows import HoppingWindow, SessionWindow
 
-# The Java operator AsOfJoin takes a negative bound as no bound.
+# The Java operator AsOfJoin treats a negative bound as no bound.
 _FOREVER = -1
 # The Java operator AdjacentRows numbers its output records in the column `which`: 0 is the begin of a version, 1 its
 # end (not needed here), and 2 a copy of a version that is sent to the join key in the column `to`.
@@ -42,9 +42,9 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         inputs: The job's inputs.
     """
     codec = Codec(inputs.session)
-    # Begins and ends of versions aren't enough if versions may be revised: then each join key that a left key ever had
-    # gets copies of all of its versions. The same holds if join keys contain the time stamp: an end has the time of the
-    # next version, so its join key would differ from that of its begin.
+    # If left versions may be revised, records of their begins and ends aren't enough. Then each join key that a left
+    # key ever had gets copies of all versions of that left key. The same holds if join keys contain the time stamp: the
+    # end of a version has the time of the next version, so its join key would differ from that of the version's begin.
     followed = bool(left.keys) and (left.revised or left.timestamp in join.left_on)
     rows = _events(left, _join_key(codec, left, right, join) if followed else None, inputs) if left.keys else left
     added = added_columns(join, right)
@@ -100,7 +100,8 @@ def _join_key(codec: Codec, rows: Stream, right: TopicPlan, join: Join) -> Colum
     """Return for each left row the Kafka key of the right records that it may match."""
     left_of = dict(zip(join.right_on, join.left_on, strict=True))
     key_row = row_type((key.name, key.dtype) for key in right.schema.keys)
-    # The scope includes the time stamp, which is in the meta column only and may be joined on.
+    # The time stamp may be a join key, but is only in a meta column. So the columns come from the scope, which includes
+    # it.
     at = rows.scope().columns
     return codec.encode_key(key_row, [at[left_of[column.name]] for column in right.schema.keys])
 

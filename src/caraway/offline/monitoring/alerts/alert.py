@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-# Alertmanager takes an alert as resolved after this time, unless it is sent again.
+# Alertmanager regards an alert as resolved after this time, unless the alert is sent again.
 LASTS = timedelta(days=1)
-# An alert that lasts is sent again after this time, so that it isn't taken as resolved.
+# An alert is sent again after this time if its condition lasts, so that it isn't regarded as resolved.
 AGAIN = timedelta(hours=6)
-# The most characters of a label or annotation.
+# Longer labels and annotations are cut off after this many characters.
 MAX_TEXT = 1_000
 
 

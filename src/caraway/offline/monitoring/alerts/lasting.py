@@ -123,8 +123,8 @@ def _changed(known: Mapping[Key, SentAlert], found: Mapping[Key, SentAlert], now
     for key, alert in known.items():
         if key in found:
             lasting = replace(alert, labels=found[key].labels, annotations=found[key].annotations)
-            # If the alert had ended, the webhook hasn't taken that yet. The end is void, since the same alert is found
-            # again.
+            # If the alert had ended, the webhook hasn't accepted its end yet, or it wouldn't be known any more. The
+            # same alert is found again, so the end is void.
             changed[key] = lasting if alert.ended_at is None else replace(lasting, ended_at=None, sent_at=None)
         else:
             changed[key] = alert if alert.ended_at is not None else replace(alert, ended_at=now, sent_at=None)

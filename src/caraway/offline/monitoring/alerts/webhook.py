@@ -14,7 +14,7 @@ LOG = structlog.get_logger(__name__)
 
 ATTEMPTS = 4
 TIMEOUT_SECONDS = 5.0
-# The most alerts of a request.
+# One request contains at most this many alerts.
 AT_ONCE = 100
 
 
@@ -80,7 +80,8 @@ class Webhook:
         return True
 
     def _post(self, url: str, alerts: Sequence[Alert]) -> None:
-        # A redirect could lead to any address, so none is followed. The address may have a password, so it isn't shown.
+        # A redirect could lead to any address, so none is followed. The address may contain a password, so errors don't
+        # show it.
         try:
             with httpx2.Client(
                 timeout=TIMEOUT_SECONDS, follow_redirects=False, transport=self._transport, verify=authorities()

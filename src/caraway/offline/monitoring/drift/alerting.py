@@ -8,7 +8,7 @@ from caraway.offline.monitoring.alerts.lasting import SentAlert
 from caraway.offline.monitoring.drift.reports import ColumnDrift
 
 NAME = "CarawayFeatureDrifted"
-# The object of the object store that has the alerts which were sent.
+# The object of the object store that stores the alerts that were sent.
 OBJECT = "drift/alerts.json"
 
 

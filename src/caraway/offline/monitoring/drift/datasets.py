@@ -21,10 +21,10 @@ from caraway.offline.monitoring.drift.reports import (
 from caraway.state.profiles import ProfileStore
 
 NAME = "CarawayFieldDrifted"
-# The object of the object store that has the alerts which were sent.
+# The object of the object store that stores the alerts that were sent.
 OBJECT = "drift/dataset_alerts.json"
-# The next comparison begins when ten times the duration of the last one have passed since that one began: comparisons
-# take at most a tenth of a processor.
+# Between the begins of two comparisons lies at least ten times the duration of the first one. So comparisons take at
+# most a tenth of a processor.
 RESTS = 10
 NEVER = float("-inf")
 
@@ -102,7 +102,7 @@ class DatasetDrift:
         Raises `UnavailableError` if Postgres or the object store doesn't answer.
         """
         self._found = {check_id: found for check_id, found in self._found.items() if check_id in checks}
-        # A process that was started anew compares every dataset once, since it doesn't know which drifts last.
+        # A new process compares every dataset once, since it doesn't know which drifts its predecessor has found.
         new = [i for i, plan in checks.items() if plan.profiled and (i in changed or i not in self._compared_at)]
         self._waiting = {i: None for i in (*self._waiting, *new) if i in checks}
         began = self._elapsed()

@@ -19,14 +19,15 @@ from caraway.dtypes.instants import to_datetime
 from caraway.expr.polars.values import INSTANT
 from caraway.state.profiles import HourKey
 
-# The most rows that one pass profiles, unless a single message has more: about 100 MB. More are profiled by the next.
+# One pass profiles at most this many rows (about 100 MB), unless a single message has more. The next pass profiles the
+# rest.
 MAX_ROWS = 100_000
-# The most messages of a partition whose positions one pass looks at.
+# One pass looks at the positions of at most this many messages of a partition.
 SPAN = 100_000
 SERVED_AT, BRANCH = "served_at", "branch"
 _COLUMNS = (SERVED_AT, BRANCH, COMMIT, INPUTS, OUTPUTS)
 
-# Returns the kinds of the features of a commit, by their full names; none if it isn't known.
+# A function that returns the kinds of a commit's features by their full names, and none if it doesn't know the commit.
 Kinds = Callable[[str], Mapping[str, Kind]]
 
 

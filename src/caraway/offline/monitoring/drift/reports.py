@@ -73,7 +73,7 @@ class Window:
     def before(self, against: Against) -> "Window":
         """Return the window of the same length with which this one is compared."""
         hours = round((self.until - self.since) / timedelta(hours=1))
-        # Two windows never have an hour in common.
+        # The distance of the two windows is a whole number of steps, enough that they have no hour in common.
         step = {Against.DAY: DAY, Against.WEEK: WEEK}.get(against, hours)
         earlier = timedelta(hours=-(-hours // step) * step)
         return Window(self.since - earlier, self.until - earlier)

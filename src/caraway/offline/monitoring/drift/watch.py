@@ -80,7 +80,7 @@ class DriftWatch(Watch):
         at again.
         """
         began = time.monotonic()
-        # Alerts that weren't taken are sent again with each pass, also if nothing was served.
+        # Alerts that the webhook hasn't accepted are sent again in each pass, also if nothing was served.
         self._alerts.send()
         branches = [branch.name for branch in self._state.branch_heads().branches]
         self._prune(branches)
@@ -129,8 +129,8 @@ class DriftWatch(Watch):
         try:
             graph = decode_graph(self._state.graph(commit))
         except UnknownEntityError:
-            # The commit isn't one of this deployment: another one may log its served features on the same topic. No
-            # kinds are known of these.
+            # The commit isn't one of this deployment: another deployment may log its served features to the same topic.
+            # The kinds of its features aren't known here.
             return {}
         return {name: kind for name, (kind, _) in features_of(graph).items()}
 

@@ -40,7 +40,7 @@ from caraway.offline.monitoring.openlineage.runs import RunChange, Turn
 
 INTEGRATION = "CARAWAY"
 STREAMING, SERVICE = "STREAMING", "SERVICE"
-# An error may quote rows or secrets, so events don't have its text.
+# An error may quote rows or secrets, so events contain this text in place of the error's.
 FAILED = "the job fails; `caraway jobs` shows the error"
 
 # A column from which another one is computed: the name of its dataset in OpenLineage, and its field.

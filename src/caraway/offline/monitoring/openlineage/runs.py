@@ -87,5 +87,6 @@ def _end(run: Run, job: JobRecord | None) -> Turn | None:
         return Turn.COMPLETE
     if job.state is JobState.FAILING:
         return Turn.FAIL
-    # An engine counts its starts of a job from 0. So after another start, or in another engine, this run is over.
+    # An engine counts its starts of a job from 0. So a different number means that the job was started again, or runs
+    # in another engine, and that this run is over.
     return None if job.state in _ALIVE and job.attempts == run.attempts else Turn.ABORT

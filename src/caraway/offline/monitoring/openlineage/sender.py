@@ -15,12 +15,12 @@ LOG = structlog.get_logger(__name__)
 EVENTS = Counter("caraway_openlineage_events", "Events of OpenLineage, by what became of them.", ["outcome"])
 SENT, REFUSED, DROPPED = (EVENTS.labels(outcome=outcome) for outcome in ("sent", "refused", "dropped"))
 
-# The most events that wait, and the most bytes that they have together; further ones are dropped.
+# At most this many events, with at most this many bytes together, wait to be sent. Further events are dropped.
 MOST_WAITING, MOST_BYTES = 10_000, 32 << 20
 TIMEOUT_SECONDS = 5.0
-# The pauses after a first error and after many.
+# Seconds until the next attempt after a first error, and after many errors.
 RETRY_SECONDS = (1.0, 60.0)
-# The status codes of requests that may be taken later.
+# HTTP status codes of refusals that are temporary, so that the request is sent again.
 LATER = frozenset({408, 425, 429})
 
 
@@ -90,7 +90,7 @@ class EventSender:
 
     def _post(self, event: bytes) -> None:
         """Send an event. Raises `UnavailableError` if it may be taken later."""
-        # The address may have a password, so it isn't shown.
+        # The address may contain a password, so errors don't show it.
         try:
             answer = self._http.post(self._url, content=event)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:

@@ -17,9 +17,10 @@ from caraway.state.plans import Needed
 
 LOG = structlog.get_logger(__name__)
 
-# The pause between two looks.
+# Seconds between two looks at commits and jobs.
 LOOK_SECONDS = 5.0
-# The runs under way are kept here, so that another server, which goes on, ends those that this one has begun.
+# The object that stores the runs under way, and its folder. A server that takes over reads the object, and ends the
+# runs that the former server has begun.
 FOLDER = "openlineage"
 OBJECT = f"{FOLDER}/runs.json"
 

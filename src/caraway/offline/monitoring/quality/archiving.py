@@ -36,11 +36,13 @@ SCHEMA = pa.schema(
     ]
 )
 KEY = ("check", "expectation", "start")
-# Enough hours for all counts that Postgres still has: whatever `Retention` removes there must be in the table before.
+# More hours than any history has, so that all counts in Postgres are written: `Retention` removes counts there only
+# after they are in the table.
 ALL_HOURS = 24.0 * 366 * 200
-# The rows that are written at once. A check of ten expectations has some 7,000 hours in a month.
+# The number of rows that are written at once. A check of ten expectations has some 7,000 rows for a month, one for each
+# hour and expectation.
 WRITTEN_ROWS = 50_000
-# The number of files from which on a table is compacted: each write makes one.
+# A table of this many files or more is compacted, since each write adds a file.
 FILES = 24
 
 # Counts by the name of an expectation and the start of an hour.
@@ -106,8 +108,8 @@ class Retention:
         self._table = table
         self._kept = kept
         self._checks: Mapping[str, CheckPlan] = {}
-        # The checks whose counts may not be in the table. One that no branch needs any more is among them until its
-        # last counts are there.
+        # The checks whose counts may not be in the table yet. A check that no branch needs any more stays here until
+        # its last counts are in the table.
         self._unwritten: dict[str, CheckPlan] = {}
         self._problem = ""
 

@@ -9,8 +9,8 @@ from caraway.state.plans import Needed
 def checks_of(needed: Needed) -> dict[str, CheckPlan]:
     """Return the checks of all branches by name; one that several branches share is there once."""
     found = {check.check_id: check for planned in needed.commits.values() for check in planned.plan.checks}
-    # Commits may name different owners for one dataset. Checks of commits that are served take the place of others
-    # here, so their owners count.
+    # Several commits may have the same check, but name different owners of its dataset. The checks of served commits
+    # replace the others, so that their owners get the alerts.
     served = {branch.serving for branch in needed.heads.branches if branch.serving is not None}
     return found | {check.check_id: check for name in served for check in needed.commits[name].plan.checks}
 

@@ -24,7 +24,8 @@ from caraway.offline.monitoring.quality.store import Findings, Sample, coarse, h
 
 # The counts of a check are recorded after this many rows at the latest.
 RECORDED_ROWS = 200_000
-# The most samples of an expectation that a pass keeps, and the most bytes of a row that is kept.
+# At most this many failed rows of an expectation are stored as samples at a time, and only rows of at most this many
+# bytes.
 SAMPLES, SAMPLE_BYTES = 5, 8_192
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(list[Any]).decode
@@ -212,5 +213,5 @@ def _time(at_us: int) -> datetime | None:
     try:
         return to_datetime(at_us).astimezone(UTC)
     except OverflowError:
-        # Python has no datetime of it; such a row is only part of the totals.
+        # Python has no datetime for this time. Such a row only counts in the totals, not in a window.
         return None

@@ -24,7 +24,7 @@ LOG = structlog.get_logger(__name__)
 
 # The first byte of the Kafka keys of records without a row: markers, arrivals and erasures (docs/inside/records.md).
 CONTROL = b"\xc1"
-# The most unreadable records for each of which a warning is logged.
+# Warnings are logged for at most this many unreadable records.
 LOGGED_REFUSALS = 5
 _ENCODE = msgspec.msgpack.Encoder().encode
 
@@ -88,7 +88,8 @@ class DeltaReader:
         candidates: list[tuple[Record, bool]] = []
         for message in messages:
             _, _, partition, offset = message
-            # The same identity under another key, and so on another partition, is another row.
+            # If the dataset has keys, a record with the same identity on another partition has another key, so it is
+            # another row.
             place = partition if self._has_keys else 0
             for number, record in enumerate(self._records(message)):
                 record_id = record.id or position_id(offset, partition, number)
@@ -105,8 +106,8 @@ class DeltaReader:
         try:
             return self._codec.decode_message(value)
         except InvalidInputError:
-            # `decode_message` takes only messages whose records are all puts. Other records, and unreadable ones, are
-            # found one by one.
+            # `decode_message` only decodes messages whose records are all puts. Messages with other records, or with
+            # unreadable ones, are decoded record by record.
             return list(self._one_by_one(value, message))
 
     def _one_by_one(self, value: bytes, message: Message) -> Iterator[Record]:

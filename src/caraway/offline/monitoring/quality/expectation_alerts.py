@@ -94,7 +94,8 @@ class ExpectationAlerts:
             if not is_due(total.notified_at, now, lasts=total.status is Status.VIOLATED):
                 continue
             told.append((check_id, number, total.changed_at))
-            # That an expectation is met is only told if it was told before that it was violated.
+            # An alert that an expectation is met again is sent only if an alert of its violation may have been sent
+            # before.
             if total.status is Status.VIOLATED or total.was_told:
                 plan, state = checks[check_id], found[check_id][number]
                 alerts += _alerts(plan, state, total, sorted(branches.get(check_id, ())))

@@ -84,9 +84,9 @@ class QualityFollower:
         self._wanted: dict[str, CheckPlan] = {}
         self._counting: dict[str, Counting] = {}
         self._retry_at: dict[str, float] = {}
-        # Topics with the numbers of all their partitions. For now, only messages that were counted before are read of
-        # them, to note in the file of seen records which ones came. Without this, a record that comes again on another
-        # partition might be counted twice.
+        # Topics, with all their partitions, of which only messages that were counted before are read for now. Their
+        # records are entered in the file of seen records. Without this, a record that comes again on another partition
+        # might be counted twice.
         self._noting: dict[str, list[int]] = {}
         self._recorded_at = clock()
 
@@ -119,8 +119,8 @@ class QualityFollower:
             self._leave(topic)
         for lost, problem in taken.errors:
             if problem.code() in LOST_OFFSET and lost is not None:
-                # The topic has lost its end, or its beginning was removed. After a pause `_join` begins with it anew,
-                # and `_intact` finds out how much of it is still there.
+                # The topic has lost its last messages, or its first ones were removed. After a pause `_join` starts
+                # reading it again, and `_intact` finds out which messages are still there.
                 LOG.warning("a topic is checked from what was recorded", topic=lost, reason=problem.str())
                 self._leave(lost)
         now = datetime.fromtimestamp(self._clock(), UTC)
@@ -207,8 +207,8 @@ class QualityFollower:
         for name, partitions in list(self._noting.items()):
             positions, own = self._reader.positions(name) or {}, self._of(name)
             is_noted = all(offset >= c.recorded.get(p, 0) for p, offset in positions.items() for c in own)
-            # The recorded offsets are never reached if the topic has lost its last records. Then reading it to its end
-            # is enough.
+            # If the topic has lost its last records, the recorded offsets are never reached. Then it is enough to have
+            # read the topic to its end.
             if own and (is_noted or self._reader.lag(name) == 0):
                 del self._noting[name]
                 self._start(own[0].plan.topic, partitions)
@@ -235,8 +235,8 @@ class QualityFollower:
         told = found.told(f"the check of {plan.dataset.name}", GOES_BACK)
         LOG.error(told)
         self._note_loss(plan, told)
-        # The file of seen records has some that the topic has lost. They must count as new if they come again, so the
-        # file is made again from the topic.
+        # The file of seen records contains records that the topic has lost. If such a record comes again, it must count
+        # as new, so the file is made again from the topic.
         remove(state)
         self._store.go_back(check_id, found.lost)
         return {**positions, **found.offsets}

@@ -31,11 +31,12 @@ from caraway.graph.plan.model import CheckPlan
 from caraway.offline.monitoring.quality.deltas import Deltas
 from caraway.state.profiles import HourKey
 
-# The most profiles that wait to be recorded: each takes some kB of memory.
+# At most this many profiles wait to be recorded, since each takes some kB of memory.
 MOST_PROFILES = 2_000
-# Python has no datetime of an earlier instant, which is the beginning of the year 1.
+# The beginning of the year 1, in microseconds; Python has no earlier datetimes.
 _FIRST_US = -62_135_596_800 * US_PER_SECOND
-# A hash of a key of several columns is the hash of the first ones times this odd number, plus that of the next one.
+# The hash of a key of several columns is made column by column: the hash so far times this odd number, plus the hash of
+# the next column.
 _FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -146,7 +147,8 @@ def stored_array(values: Sequence[Any], dtype: DataType) -> pa.Array:
         case DateType():
             return pa.array(values, pa.int32()).view(pa.date32())
         case _:
-            # Values of these types are only counted: nulls, and distinct values by their hashes.
+            # Profiles of the other types only have counts: of nulls, and of distinct values, which are told apart by
+            # hashes.
             return pa.array(_mapped(_digest, values), pa.binary())
 
 

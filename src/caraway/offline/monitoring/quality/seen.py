@@ -24,7 +24,7 @@ from caraway.dataplane.topics.local_state import LocalState
 
 # The version of the tables below. A state of another version is made anew from the topic.
 VERSION = 3
-# The size of a hash of a row. Two rows of one identity have the same one by chance in one of 2^64 cases.
+# The bytes of the hash of a row. Two different rows of one identity have the same hash by chance in one of 2^64 cases.
 DIGEST_BYTES = 8
 
 _TABLES = """
@@ -38,18 +38,18 @@ CREATE TABLE blocks (
 ) WITHOUT ROWID;
 """
 
-# The identities that one statement looks up. SQLite allows at least 32,766 values in a statement.
+# The number of identities that one statement looks up. SQLite allows at least 32,766 values in a statement.
 LOOKED_UP = 500
 
-# A block has the bits of 256 offsets of a source's topic, with one for each of the 128 records that a message may have
-# (MAX_RECORDS). It is 4 KB before it is compressed.
+# A block is a bitmap of the records of 256 offsets of a source's topic. Each offset has 128 bits, since a message has
+# at most MAX_RECORDS (100) records. A block is 4 KB before it is compressed.
 OFFSETS_SHIFT, RECORDS_SHIFT = 8, (MAX_RECORDS - 1).bit_length()
 BLOCK_BYTES = 1 << (OFFSETS_SHIFT + RECORDS_SHIFT - 3)
 _POSITION = struct.Struct(">QHH")
 _COMPRESSION = 1
 
-# Partition, or one number for all if records may come to any of them; identity, revision, and the hash of the row.
-# Without a valid row this is None.
+# The partition (0 for all if records may come to any partition), the identity, the revision, and the hash of the row.
+# The hash is None if the record puts no row.
 Entry = tuple[int, bytes, bytes, bytes | None]
 # Partition and identity.
 _Key = tuple[int, bytes]
@@ -119,7 +119,7 @@ class SeenRecords(LocalState):
         for partition, record_id, rev, digest in entries:
             key = partition, record_id
             found = known.get(key)
-            # If a put and a retraction have one revision, the put counts, whichever came first.
+            # If a put and a retraction have the same revision, the put wins, whichever came first.
             if found is not None and (rev, digest is not None) <= (found[0], found[1] is not None):
                 new.append(False)
                 continue

@@ -30,7 +30,7 @@ from caraway.state.watched import WatchedStore
 WATCH = "quality"
 # Postgres keeps at most this many samples of each expectation, the newest ones.
 KEPT_SAMPLES = 20
-# The time before the newest window of a dataset beyond which windows are added up to hours.
+# Windows that are older than the newest window of their dataset by more than this are added up to hours.
 FINE = timedelta(days=2)
 DAY = timedelta(days=1)
 

@@ -78,7 +78,7 @@ class QualityWatch(Watch):
         self._checks: Mapping[str, CheckPlan] = {}
         self._branches: Mapping[str, Collection[str]] = {}
         self._looked_at = self._told_at = -math.inf
-        # Until there are checks, no table of counts is written, and no count is old.
+        # Until there are checks, there are no counts to write to the table or to remove.
         self._prune_at = math.inf
 
     @override
@@ -98,8 +98,8 @@ class QualityWatch(Watch):
             self._tell(self._checks)
             self._told_at = now
         if now >= self._prune_at:
-            # Without checks, the counts of those that are over are written to the table, but stay in Postgres: `prune`
-            # removes them once there are checks again.
+            # If no checks are left, the counts of the former checks are written to the table, but stay in Postgres.
+            # `prune` removes them once there are checks again.
             done = self._retention.prune() if self._checks else self._retention.archive()
             self._prune_at = now + (PRUNE_SECONDS if done else RETRY_SECONDS)
         return bool(self._checks)
@@ -109,8 +109,8 @@ class QualityWatch(Watch):
         """Record what was counted."""
         self._tell({check_id: self._checks[check_id] for check_id in self._follower.flush()})
         if not self._checks:
-            # Only this process knows the checks that are over, so it writes their last counts to the table. As long as
-            # there are checks, the next process writes their counts.
+            # Only this process knows the former checks, so it writes their last counts to the table. If checks are
+            # left, the next process knows them, and writes their counts.
             self._retention.archive()
 
     @override
@@ -122,7 +122,8 @@ class QualityWatch(Watch):
         needed = self._plans.refresh()
         checks, self._branches = checks_of(needed), branches_of(needed)
         if checks != self._checks:
-            # The counts of checks that are over are written at once: a process that starts later doesn't know them.
+            # The counts of checks that no branch needs any more are written at once, since a process that starts later
+            # doesn't know these checks.
             if self._checks.keys() - checks.keys() or self._prune_at == math.inf:
                 self._prune_at = time.monotonic()
             self._follower.follow(checks)

@@ -4,8 +4,8 @@ import ast
 import textwrap
 from functools import lru_cache
 
-# Modules, and names in modules, by which Python's programs read the time or draw numbers. A function that uses one of
-# them may return something else at each call.
+# Modules, and names in modules, by which Python programs read the time or draw random numbers. A function that uses one
+# of them may return another value at each call.
 _MODULES = frozenset({"random", "uuid"})
 _NAMES = frozenset(
     {

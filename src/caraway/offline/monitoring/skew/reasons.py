@@ -26,14 +26,14 @@ from caraway.offline.monitoring.skew.sampling import ServedRow
 from caraway.offline.reader import SeriesReader
 from caraway.state.findings import Finding
 
-# How much older than the answer the records in an index are supposed to be, in microseconds. An event is usually in
-# the index within 20 ms; the longest lag is one at which log requests are about to be refused.
+# The lags of an index behind the answer, in microseconds, with which values are computed again. An event is usually in
+# the index within 20 ms. At the longest lag, log requests are about to be refused.
 LAGS_US = (2_000, 10_000, 50_000, 200_000, 1_000_000, 5_000_000, 30_000_000, 300_000_000)
-# The microseconds within which a query as of now is answered (a server gives a query up after 30 s). The time of a row
-# that is further from that of its answer was chosen by the caller.
+# A query as of now is answered within this many microseconds (a server gives a query up after 30 s). If a row's time is
+# further from the time of its answer, the caller chose the row's time.
 NOW_US = 60_000_000
-# Rows whose times were chosen by callers are grouped by the distance of their times from their answers. This number of
-# groups, the largest ones, is explained, since each of them is computed by itself.
+# Rows whose times were chosen by callers are grouped by the distance between this time and the time of the answer. At
+# most this many groups, the largest ones, are explained, since each of them is computed by itself.
 MAX_SHIFTS = 8
 
 # The number of a row, and an output.

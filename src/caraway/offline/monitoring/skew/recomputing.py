@@ -23,7 +23,7 @@ from caraway.state.findings import Finding
 from caraway.state.plans import Planned
 
 MIB = 1 << 20
-# The most messages of a part of a topic that isn't archived, by which its size is estimated.
+# To estimate the size of a topic, its messages that aren't archived are divided into parts of at most this many.
 MESSAGES = 100_000
 
 

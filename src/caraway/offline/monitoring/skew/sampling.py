@@ -13,8 +13,8 @@ from caraway.dataplane.archive.served_table import NUMBER, OFFSET, PARTITION, PO
 from caraway.dataplane.archive.store.frames import frame_of
 from caraway.dataplane.archive.store.tables import ArchiveTable
 
-# The most messages of a partition that one pass looks at; of more, only the newest ones. A pass thus has a bounded
-# number of positions in memory, and a watch that was away for long doesn't begin with old rows.
+# One pass looks at only the newest messages of a partition, at most this many. So a pass has a bounded number of
+# positions in memory, and a watch that was down for long doesn't begin with old rows.
 SPAN = 100_000
 SERVED_AT = "served_at"
 

@@ -50,7 +50,8 @@ LOG = structlog.get_logger(__name__)
 
 # The number of commits whose plans are kept in memory.
 KEPT_PLANS = 8
-# Each minute allows the watch to compute some rows again. After a pause it makes up for at most this many minutes.
+# Each minute adds a number of rows to those that the watch may compute again. After a pause, the rows of at most this
+# many minutes have added up.
 MAX_CREDIT_MINUTES = 10.0
 PRUNE_SECONDS = 3600.0
 US = 1_000_000
@@ -177,7 +178,7 @@ class SkewWatch(Watch):
             except UnavailableError:
                 raise
             except Exception as error:
-                # Rows that can't be handled here must not keep the watch from all later ones.
+                # An error in some rows must not keep the watch from looking at all later rows.
                 known = isinstance(error, CarawayError)
                 LOG.warning("served features can't be compared", commit=commit, exc_info=not known, reason=str(error))
                 failed = dict.fromkeys(question.outputs, Finding.FAILED)

@@ -9,9 +9,9 @@ from caraway.dataplane.sources.cdc.mysql.values import BINARY, UNICODE, Kinds, c
 from caraway.dataplane.sources.tables.mysql_connection import quote
 from caraway.errors import UnavailableError
 
-# Since these versions logs can have the names of columns, without which their rows can't be read.
+# The first versions whose logs can have the names of columns. Without these names, rows of the log can't be read.
 LEAST_MARIADB, LEAST_MYSQL = (10, 5), (8, 0)
-# The first MariaDB with collations of several character sets.
+# The first MariaDB in which one collation may belong to several character sets.
 SHARED_COLLATIONS = (10, 10)
 
 _TABLE = """
@@ -26,7 +26,7 @@ _KEY = """
 SELECT column_name, sub_part FROM information_schema.statistics
 WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index
 """
-# MariaDB keeps JSON as text with a constraint, by which such columns are found.
+# MariaDB stores JSON as text with a constraint, and this query finds JSON columns by their constraint.
 _JSON = """
 SELECT check_clause FROM information_schema.check_constraints
 WHERE constraint_schema = %s AND table_name = %s AND check_clause LIKE 'json_valid(%%'
@@ -36,7 +36,8 @@ SELECT constraint_name FROM information_schema.referential_constraints
 WHERE constraint_schema = %s AND table_name = %s
   AND (delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL'))
 """
-# MariaDB's newer collations are for several character sets, with a number for each, so another table has the numbers.
+# Since `SHARED_COLLATIONS`, a collation of MariaDB has a number for each of its character sets, and only this table of
+# information_schema has these numbers.
 _CHARSETS_MARIADB = "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability"
 _CHARSETS = "SELECT id, character_set_name FROM information_schema.collations"
 
@@ -45,7 +46,8 @@ _TIMES = frozenset({"date", "datetime", "timestamp"})
 _BINARY = frozenset({"binary", "varbinary"})
 _TEXTS = frozenset({"char", "varchar"})
 _IDS = frozenset({"uuid", "inet4", "inet6"})
-# The types of columns of a primary key, whose values have an exact form in a statement, and the order of their index.
+# The types that columns of a primary key may have. A statement can state their values exactly, and their comparison has
+# the order of the index.
 _KEYS = _NUMBERS | _TIMES | _BINARY | _TEXTS | _IDS
 _TYPES = _KEYS | {
     *("float", "double", "bit", "time", "enum", "set", "json"),
@@ -119,8 +121,8 @@ def check_server(queries: Queries, schema: str) -> None:
             f"{where}: the server doesn't log changes of {schema} (binlog_do_db, binlog_ignore_db); change its "
             "configuration"
         )
-    # The list of prepared transactions isn't used here. But only asking for it shows whether the user has the right to
-    # it.
+    # The list of prepared transactions isn't used here. It is queried because only that shows whether the user has the
+    # right to read it.
     prepared(queries)
 
 
@@ -132,7 +134,7 @@ def prepared(queries: Queries) -> frozenset[str]:
 
 def log_status(queries: Queries) -> tuple[str, int, str, str]:
     """Return the name of the log that is written, its end, and the databases that are, and aren't, logged."""
-    # MySQL has another name for this statement since 8.2, and since 8.4 it has no other one.
+    # MySQL 8.2 gave this statement a new name, and MySQL 8.4 removed the old one.
     new = not queries.is_mariadb and _version(queries) >= (8, 2)
     rows = queries.all("SHOW BINARY LOG STATUS" if new else "SHOW MASTER STATUS")
     if not rows:

@@ -13,7 +13,8 @@ from caraway.dataplane.sources.cdc.mysql.connection import Queries, errors
 from caraway.dataplane.sources.cdc.mysql.values import loader
 from caraway.dataplane.sources.tables.mysql_connection import quote
 
-# The rows that are fetched at a time: so few that a chunk of large rows is small, too.
+# The number of rows that are fetched at a time. It is small, so that a chunk of large rows stays close to its limit of
+# bytes.
 FETCHED = 200
 # The server's error if the table was altered between the beginning of the snapshot and the query.
 TABLE_CHANGED = 1412
@@ -22,7 +23,7 @@ TABLE_CHANGED = 1412
 def key_of(row: Mapping[str, Any], names: Sequence[str]) -> Key:
     """Return the key of a row as texts: the same for rows of the table and of the log."""
     if len(names) == 1 and type(value := row.get(names[0])) is int:
-        # Most keys are a single int, for which this takes the least time.
+        # Most keys are a single int, and this is the fastest way to convert one.
         return (str(value),)
     return tuple(_key_text(row.get(name)) for name in names)
 
@@ -43,7 +44,7 @@ def read_chunk(
         for statement, values in _statements(table, after):
             for found in _fetched(queries, f"{statement} LIMIT {left:d}", values):
                 if chunk.size >= size:
-                    # The rest of the result is received and let go of; the next chunk begins with it.
+                    # The cursor receives the rest of the result and discards it. The next chunk begins with these rows.
                     return chunk
                 columns = {
                     name: _loaded(column, load)

@@ -34,8 +34,8 @@ _REMEDIES = {
     ER.DBACCESS_DENIED_ERROR: "; grant SELECT on the database to this user",
     ER.TABLEACCESS_DENIED_ERROR: "; grant SELECT on the table to this user",
     ER.SPECIFIC_ACCESS_DENIED_ERROR: _RIGHTS,
-    # The server answers so if no event begins at the position that was asked for. Its text depends on the bytes that
-    # are there, and doesn't say what to do.
+    # The server gives this error if no event begins at the position that was asked for. Its message depends on the
+    # bytes at that position, and names no remedy.
     ER.MASTER_FATAL_ERROR_READING_BINLOG: "; if this is another server, or somebody ran RESET MASTER, give the address "
     "of the server that was read, or raise the version of the dataset, which loads the table anew",
     # The error for a user who may not list prepared transactions.
@@ -53,8 +53,8 @@ class Server:
         self._resolve = resolve
         self._host, self._port = host_and_port(endpoints.get(system.name), system.host, system.port)
         self.where = f"MySQL {system.name} at {self._host}:{self._port}, database {system.database}"
-        # The arguments are made once, since they may need certificates to be read, and a stream connects twice for each
-        # transaction that is read again.
+        # The arguments are built once and not per connection, since they may need certificates to be read. A stream
+        # opens two connections each time that a transaction is read again.
         self._keywords = connection_keywords(jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self.where, resolve))
 
     def keywords(self) -> dict[str, Any]:

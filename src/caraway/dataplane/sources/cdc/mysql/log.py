@@ -49,23 +49,23 @@ _UNREADABLE = {
     40: "the transaction is compressed; run `SET GLOBAL binlog_transaction_compression = OFF`",
     **dict.fromkeys(range(165, 172), "the event is compressed; run `SET GLOBAL log_bin_compress = OFF`"),
 }
-# MariaDB's compressed rows, which begin with the number of their table.
+# The types of MariaDB's events with compressed rows. Such an event begins with the number of its table (`_table_id`).
 _COMPRESSED_ROWS = range(166, 172)
-# MySQL's transactions without GTIDs, and those with tagged ones.
+# The types of the events that begin MySQL's transactions without a GTID, and with a tagged one.
 _ANONYMOUS, _TAGGED = 34, 42
 # Events of group replication, which say nothing about rows.
 _OTHERS = frozenset({36, 37})
 _IGNORABLE = 0x80
 _STANDALONE = 1
 SECOND_US = 1_000_000
-# The remedy if changes are missing: nothing else loads the table anew.
+# The remedy if changes are missing: a new version of the dataset is the only way to load the table again.
 RELOAD = "raise the version of the dataset, which loads the table anew"
-# The server lists a transaction of XA as prepared a moment after it has logged it. So a list counts only if it is made
-# `LISTED_S` after the log began to be read: then it has all that were prepared before. A load that still waits for some
-# of them after `OLDER_S` fails with their names.
+# The server lists an XA transaction as prepared only a moment after it has logged it. So a list is complete only if it
+# is made `LISTED_S` after reading of the log began: then it has all transactions that were prepared before. If some of
+# them are still prepared after `OLDER_S`, the load fails with their names.
 LISTED_S, OLDER_S = 1.0, 5.0
-# The number of files of the log whose births are remembered (`_check_birth`): the one of the position, and those that
-# the reader is ahead.
+# The number of log files whose birth (time and server of creation) is remembered for `_check_birth`: the file of the
+# position, and the later ones that the reader has begun.
 _REMEMBERED = 8
 
 
@@ -90,8 +90,9 @@ class MySQLLog:
         self._prefix = ""
         self._births: dict[int, list[int]] = {}
         self._unseen: set[str] = set()
-        # When the log began to be read; and the transactions of XA that were prepared before that, and hold up all
-        # chunks as long as the server lists them (`_may_begin`). None until there is a complete list of them.
+        # `_opened_at` is the time at which reading of the log began. `_older` has the XA transactions that were
+        # prepared before and that the server still lists: the first chunk waits for them (`_may_begin`). `_older` is
+        # None until the list is complete.
         self._opened_at = 0.0
         self._older: frozenset[str] | None = None
         self._key: list[str] = []
@@ -171,8 +172,8 @@ class MySQLLog:
         try:
             place = self._place(queries)
             if queries.is_mariadb and place < self._returned:
-                # The snapshot doesn't show a transaction yet that was handed over already, so its rows may be older.
-                # The caller tries again.
+                # A transaction was handed over that the snapshot doesn't show yet, so rows of the snapshot may be older
+                # than its changes. The caller tries again.
                 return None
             found = chunks.read_chunk(queries, self._table, after, rows=rows, size=size)
         finally:
@@ -204,7 +205,7 @@ class MySQLLog:
         file, end, _, _ = catalog.log_status(queries)
         self._prefix = file.rpartition(".")[0]
         self._start((file_number(file), end))
-        # The right to read the log shows only when it is read.
+        # The server checks the right to read the log only when a connection reads it.
         self._opened.read(0.0)
         found = chunks.read_chunk(queries, self._table, None, rows=rows, size=1 << 20)
         return [] if found is None else found.rows()
@@ -397,7 +398,7 @@ class MySQLLog:
                 )
             self._begin(event, None)
         elif kind in _COMPRESSED_ROWS and _table_id(event) not in self._readings:
-            # Compressed rows of another table concern nobody here.
+            # Rows of another table are skipped: `_readings` has only the table that is captured.
             return
         elif kind in _UNREADABLE:
             raise self._refused(_UNREADABLE[kind])
@@ -427,7 +428,8 @@ class MySQLLog:
         if stream.end[1] >= MOST:
             raise self._refused("it begins behind 4 GiB of the file, where the protocol has no positions")
         origin = {"file": stream.file, "pos": start[1], "gtid": gtid, "server_id": event.packet.server_id}
-        # A session may write any time (SET timestamp). One in the future would stay the time of all later changes.
+        # A session may set its time as it likes (SET timestamp). The reader's times never go back, so a time in the
+        # future would become that of all later changes.
         at_us = min(event.timestamp * SECOND_US, time.time_ns() // 1_000)
         is_standalone = not isinstance(event, MariadbGtidEvent) or bool(event.flags & _STANDALONE)
         self._end = max(self._end, start)
@@ -567,8 +569,8 @@ class MySQLLog:
         yield Begin(transaction.start, transaction.at_us, transaction.origin)
         items = transaction.items
         while items:
-            # Each item is let go of before its rows are decoded, since decoded rows are much larger than those in the
-            # log.
+            # Each item is removed from the queue before its rows are decoded, since decoded rows take much more memory
+            # than those in the log.
             number, item = items.popleft()
             if not is_undone(number, transaction.undone):
                 yield from self._changes(item)

@@ -18,8 +18,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# The most characters of a statement that are looked at. Its verb and the first names are at the beginning; the rest of
-# a longer one are values, or the partitions of a table.
+# At most this many characters of a statement are parsed. The verb and the first names are at the beginning; the rest of
+# a longer statement is values, or the partitions of a table.
 MOST = 100_000
 
 
@@ -31,7 +31,7 @@ class Effect(Enum):
     EMPTIES = auto()
     #: Columns are added, removed or changed. Rows stay.
     ALTERS = auto()
-    #: Rows come or go that aren't in the log.
+    #: Rows of the table change, and the log doesn't have these rows.
     REPLACES = auto()
 
 
@@ -85,7 +85,7 @@ def effect(statement: str, default_schema: str, name: TableName) -> Effect:
             found = _names(_without(rest, "TABLE", "TABLES", "IF", "EXISTS"), default_schema)
             return Effect.EMPTIES if any(name.matches(*each) for each in found) else Effect.NOTHING
         case "CREATE" if "TEMPORARY" not in words and "TABLE" in words[1:4]:
-            # If the statement replaces a table, the rows of the new one follow in the log. With IF NOT EXISTS it may do
+            # With OR REPLACE, the rows of the new table follow in the log. With IF NOT EXISTS, the statement may do
             # nothing.
             found = _names(_without(rest, "OR", "REPLACE", "TABLE", "IF", "NOT", "EXISTS"), default_schema)
             if not found or not name.matches(*found[0]):
@@ -98,9 +98,9 @@ def effect(statement: str, default_schema: str, name: TableName) -> Effect:
         case "ALTER" if "TABLE" in words[1:4]:
             return _alter(_without(rest, "ONLINE", "OFFLINE", "IGNORE", "TABLE", "IF", "EXISTS"), default_schema, name)
         case "INSERT" | "REPLACE" | "UPDATE" | "DELETE" | "LOAD":
-            # Such a statement is in the log, in place of its rows, only if a session wrote with
-            # binlog_format=STATEMENT. All but INSERT and REPLACE count if they name the table anywhere, even if they
-            # only read it.
+            # Rows are logged as such a statement only if a session wrote with binlog_format=STATEMENT. INSERT and
+            # REPLACE change the table that follows the verb. The others are refused if they name the table anywhere,
+            # even if they only read it.
             into = _without(rest, "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM")
             if verb in {"INSERT", "REPLACE"}:
                 is_ours = any(name.matches(*each) for each in _names(into, default_schema)[:1])
@@ -113,7 +113,8 @@ def effect(statement: str, default_schema: str, name: TableName) -> Effect:
 def _alter(tokens: list[_Token], default_schema: str, name: TableName) -> Effect:
     altered = _names(tokens[:3], default_schema)[:1]
     words = [token.word for token in tokens]
-    # The other table of EXCHANGE PARTITION ... WITH TABLE, and the new name of RENAME [TO].
+    # Further tables that the statement names: the table of EXCHANGE PARTITION ... WITH TABLE, and the new name after
+    # RENAME [TO].
     others = []
     for at, word in enumerate(words):
         if word == "WITH" and words[at + 1 : at + 2] == ["TABLE"] and "EXCHANGE" in words:

@@ -49,18 +49,19 @@ from caraway.dataplane.sources.cdc.mysql.statements import TableName
 from caraway.dataplane.sources.tables.mysql_connection import DatabaseConnection
 from caraway.errors import UnavailableError
 
-# A server that has nothing more sends a heartbeat after this time, and then as often.
+# If the server has no event for the reader, it sends a heartbeat each time that this many seconds have passed.
 HEARTBEAT_S = 1.0
-# A server that says nothing for so long is gone.
+# A server that sends nothing for this many seconds counts as gone.
 SILENCE_S = 60
-# The server waits so long for a reader that can't take more, such as while Kafka is down.
+# The server waits this many seconds for a reader that doesn't receive, such as while Kafka is down.
 STALLED_S = 3_600
-# The first position in a file, behind the four bytes by which it is recognised.
+# The first position in a file: the file begins with four bytes that identify its format.
 START = 4
-# In the protocol, a position in a file has 32 bits. A transaction may reach beyond 4 GiB of its file, and its end then
-# counts as this position. Such a transaction is the last one of its file; the next transaction is in the next file.
+# In the protocol, a position in a file has 32 bits. A transaction may reach beyond 4 GiB of its file. Its end then gets
+# this position. Such a transaction is the last one of its file; the next transaction is in the next file.
 MOST = 1 << 32
-# The bytes of an event's header, and the flag of events that the server makes for a reader, which aren't in the log.
+# The bytes of an event's header, and the flag of events that aren't in the log, since the server makes them for the
+# reader.
 HEADER, _ARTIFICIAL = 19, 0x20
 _EVENTS = (
     FormatDescriptionEvent,
@@ -80,9 +81,8 @@ _EVENTS = (
     UpdateRowsEvent,
     DeleteRowsEvent,
     PartialUpdateRowsEvent,
-    # Events of types that the library doesn't know. It would leave them out; the log refuses them
-    # (`MySQLLog._take_unknown`) unless they are known to say nothing about rows, since changes could be missed
-    # otherwise.
+    # Events of types that the library doesn't know. Without this entry, the library would drop them, and changes could
+    # be missed. `MySQLLog._take_unknown` refuses them unless their type is known to say nothing about rows.
     NotImplementedEvent,
 )
 # The errors of the library for an event, or a value in it, that it can't decode.
@@ -128,7 +128,8 @@ class Stream:
         self._events: Connection[Any] | None = None
         self._reader = BinLogStreamReader(
             {**keywords, "read_timeout": SILENCE_S, "init_command": f"SET SESSION net_write_timeout = {STALLED_S}"},
-            # Two readers with one number would end each other's streams.
+            # Each stream needs a number of its own: the server ends the stream of a replica when another connects with
+            # its number.
             server_id=(1 << 30) + secrets.randbelow(1 << 31),
             blocking=True,
             resume_stream=True,
@@ -183,11 +184,11 @@ class Stream:
         if isinstance(event, RotateEvent):
             self.file = event.next_binlog
             self.start = self.end = (file_number(self.file), event.position)
-            # In another file, the numbers of tables may have another meaning.
+            # In another file, a number may stand for another table.
             self._reader.table_map = {}
         elif isinstance(event, HeartbeatLogEvent):
-            # A server that waited at the end of the file before may still say so. Such a heartbeat names that file, and
-            # says nothing about this one.
+            # A heartbeat may still name the file before, if the server waited at its end. Then it says nothing about
+            # this file.
             if file_number(event.ident) == number:
                 self.start = self.end = (number, max(position, packet.log_pos))
         elif packet.log_pos and not packet.flags & _ARTIFICIAL:
@@ -210,7 +211,7 @@ class Stream:
     def _connect(self, **keywords: Any) -> "Connection[Any]":
         is_stream = "cursorclass" not in keywords
         if is_stream and self._events is not None:
-            # The library connects anew if the connection is lost, and would go on in the middle of a transaction.
+            # If the connection is lost, the library connects again and would go on in the middle of a transaction.
             raise _CutError("the connection was lost")
         connection = DatabaseConnection(**keywords)
         self._connections.append(connection)
@@ -236,7 +237,8 @@ def _is_ready(connection: Any, timeout_s: float) -> bool:
     timeout = received.gettimeout()
     received.settimeout(0.0)
     try:
-        # `peek` returns what is in the buffer of the file, or else what the socket has at once; it doesn't wait.
+        # `peek` returns the bytes in the file's buffer, or else those that the socket has at this moment; it doesn't
+        # wait.
         with suppress(ssl.SSLWantReadError):
             if file.peek():
                 return True

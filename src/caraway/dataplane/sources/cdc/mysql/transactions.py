@@ -11,7 +11,8 @@ from caraway.dataplane.sources.cdc.log import Change, Coordinate, Truncate
 from caraway.dataplane.sources.cdc.mysql.chunks import key_of
 from caraway.dataplane.sources.cdc.mysql.values import Reading
 
-# The bytes of a transaction that are kept until its end is read. A larger one is read twice: first to its end.
+# At most this many bytes of a transaction are held in memory until its end is read. A larger transaction is read twice:
+# first up to its end, then for its changes.
 KEPT_BYTES = 8 * 1024 * 1024
 
 

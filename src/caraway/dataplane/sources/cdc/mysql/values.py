@@ -19,15 +19,16 @@ import orjson
 from pymysqlreplication.column import Column
 from pymysqlreplication.constants import FIELD_TYPE, NONE_SOURCE
 
-# Makes the value of a row of what a library has read.
+# A function that turns a value as a library has read it into the value that the row gets.
 Conversion = Callable[[Any], Any]
 
 BINARY = "binary"
-# The text in place of a date with zeros, which the log's library doesn't hand over. No date is written so, and the row
-# becomes a dead letter.
+# This text stands for a date with zeros, such as 0000-00-00, which mysql-replication doesn't return. The text is no
+# valid date, so the row becomes a dead letter.
 ZERO_DATE = "zero date"
-# The codecs of Python for those of MySQL's character sets that Python knows by another name. MySQL's latin1 is cp1252
-# with the bytes that mean nothing there as control characters, as `_latin1` makes of Python's latin_1.
+# Python's codecs for the character sets of MySQL that Python knows by another name. MySQL's latin1 is cp1252, but the
+# bytes that cp1252 doesn't define are control characters. So it is decoded as Python's latin_1, and `_conversion` then
+# replaces characters by `_CP1252`.
 _CODECS = {
     "big5": "big5hkscs",
     "eucjpms": "euc_jp",
@@ -48,7 +49,7 @@ _CP1252 = {
     for byte in range(0x80, 0xA0)
     if (text := bytes([byte]).decode("cp1252", errors="ignore")) and ord(text) != byte
 }
-# Times of tables that were made before MySQL 5.6 or MariaDB 10.1.
+# The types of times in tables that were created before MySQL 5.6 or MariaDB 10.1.
 _OLD = frozenset({FIELD_TYPE.TIMESTAMP, FIELD_TYPE.DATETIME, FIELD_TYPE.TIME})
 _CHARACTERS = frozenset({FIELD_TYPE.STRING, FIELD_TYPE.VAR_STRING, FIELD_TYPE.VARCHAR, FIELD_TYPE.BLOB})
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (MySQL's times have no zone, and sessions are in UTC)
@@ -186,7 +187,7 @@ def _conversion(column: Column, charset: str, kinds: Kinds) -> Conversion | None
             return lambda value: ",".join(name for name in column.set_values if name in value)
         case FIELD_TYPE.STRING if charset == BINARY:
             make = _BINARIES.get(base, bytes)
-            # The log leaves out zeros at the end of a BINARY value, so they are added again. For a value of zeros alone
+            # The log leaves out zeros at the end of a BINARY value, so they are added again. If all bytes are zeros,
             # the library returns an empty text.
             return lambda value: make((value or b"").ljust(column.max_length, b"\0"))
         case FIELD_TYPE.BLOB if base == "json":
@@ -219,7 +220,7 @@ def _json(text: str) -> object:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        # Python can't read this JSON. As a text it doesn't fit the field, and becomes a dead letter.
+        # orjson can't read this JSON. Its text doesn't fit the field, so the row becomes a dead letter.
         return text
 
 

@@ -8,7 +8,7 @@ import psycopg
 from caraway.dataplane.sources.cdc.postgres.connection import Connection, query, spelled
 from caraway.errors import UnavailableError
 
-# pgoutput sends watermarks since this version.
+# The first version whose pgoutput sends the messages of `pg_logical_emit_message`, which are the watermarks.
 LEAST_VERSION = 140_000
 
 _TABLE = """

@@ -12,9 +12,10 @@ from caraway.dataplane.sources.cdc.postgres.pgoutput import Loader
 from caraway.dataplane.sources.cdc.postgres.values import Values, loaded
 from caraway.errors import UnavailableError
 
-# The rows that libpq hands over together. So a chunk of wide rows takes little memory before it is cut off.
+# The number of rows that libpq returns together. It is small, so that a chunk of wide rows takes little memory before
+# it is cut off.
 PIECE_ROWS = 200
-# The first libpq that hands over rows in pieces; an older one hands over one at a time.
+# The first version of libpq that returns rows in pieces; an older one returns them one at a time.
 PIECES_SINCE = 170_000
 
 
@@ -66,7 +67,7 @@ class TableReader:
     def _chunk(self, results: Iterator[PGresult], rows: int, size: int) -> Chunk:
         chunk = Chunk()
         for result in results:
-            # Rows behind the last one that fits are received and let go of; the next chunk begins with them.
+            # Rows behind the last one that fits are received and discarded. The next chunk begins with them.
             if chunk.size < size:
                 self._add(result, chunk, size)
         chunk.last = len(chunk) < rows and chunk.size < size

@@ -13,7 +13,7 @@ import pyarrow as pa
 from caraway.dataplane.sources.cdc.postgres.pgoutput import HEAD, Loader
 from caraway.dataplane.sources.cdc.postgres.values import loaded
 
-# The loaders in whose place Arrow can convert texts, each with the type of Arrow that makes the same values.
+# The loaders that Arrow can replace, each with the type of Arrow whose cast gives the same values.
 _KINDS: dict[Loader | None, Any] = {None: pa.string(), int: pa.int64(), float: pa.float64()}
 _TEXT, _NULL = ord("t"), ord("n")
 
@@ -27,7 +27,7 @@ def columns_of(messages: Sequence[bytes], width: int) -> list[Any] | None:
     """
     joined = b"".join(messages)
     data = np.frombuffer(joined, np.uint8)
-    # For each message, the place up to which it has been read.
+    # The place in the joined messages up to which each message has been read.
     places = np.cumsum([0, *map(len, messages[:-1])], dtype=np.int64) + HEAD
     found: list[Any] = []
     for _ in range(width):

@@ -14,9 +14,10 @@ from caraway.dataplane.sources.reader import Resolve
 from caraway.errors import UnavailableError
 from caraway.graph.systems import PostgresSystem
 
-# A statement may take so long. The first rows behind a key come by its index, so a chunk takes a fraction of a second.
+# The most seconds that a statement may take. A chunk takes a fraction of a second, since the index of the key finds its
+# rows.
 STATEMENT_S = 60
-# The seconds of one wait for an answer.
+# The most seconds of one wait for an answer; `next_result` then waits again.
 WAIT_S = 10.0
 
 Connection = psycopg.Connection[tuple[Any, ...]]

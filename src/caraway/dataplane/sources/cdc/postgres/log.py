@@ -35,12 +35,12 @@ from caraway.errors import UnavailableError
 from caraway.graph.systems import PostgresSystem
 
 PREFIX = b"caraway"
-# The seconds after which the catalog is asked whether the table is still the one that is published.
+# The seconds between two checks in the catalog that the table is still the one that is published.
 CHECK_S = 30.0
-# The server of a quiet stream is asked so often how far it has decoded its log. Otherwise the slot would keep parts of
-# the log that have nothing for it.
+# The seconds between two requests by which a quiet stream asks the server how far it has decoded its log. Without them,
+# the slot would retain WAL that has nothing for it.
 ASK_S = 1.0
-# Fewer messages than this are made into events one by one, which is faster then.
+# Fewer messages than this are decoded one by one, since columns are faster only for many.
 LEAST_PUTS = 32
 
 
@@ -63,11 +63,12 @@ class PostgresLog:
         self._stream: Stream | None = None
         self._maker: SlotMaker | None = None
         self._relations: dict[int, Relation] = {}
-        # The beginnings of the messages that can be read together, and the operations that these have.
+        # The first bytes of the messages that can be decoded together, by column, and the operation of each.
         self._heads: Mapping[bytes, str] = {}
-        # Messages that were read together, and become events one by one.
+        # Messages that were read together, but have to be decoded one by one.
         self._single: deque[bytes] = deque()
-        # The places of the key's columns, and the description of the table and the key for which they are known.
+        # `_key_places` has the places of the key's columns in a message, for the description of the table and the key
+        # in `_placed`.
         self._placed: tuple[Relation | None, Sequence[str]] = (None, ())
         self._key_places: Sequence[int | None] = ()
         self._token = b""
@@ -138,8 +139,8 @@ class PostgresLog:
         found = self._rows.chunk(after, rows=rows, size=size, is_seen=self._see)
         if found is not None:
             self._token = secrets.token_bytes(12)
-            # This message is a transaction of its own in the log, behind all those that the chunk has seen. When it is
-            # read, the chunk's place in the log is reached (`Watermark`).
+            # This message is a transaction of its own in the log, behind all transactions that the chunk's snapshot
+            # shows. When the reader gets the message, it has reached the chunk's place in the log (`Watermark`).
             query(
                 self._connected,
                 self._where,

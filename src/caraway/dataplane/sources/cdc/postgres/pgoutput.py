@@ -17,7 +17,7 @@ _MESSAGE = Struct(">BQ")
 _U32 = Struct(">I")
 _U16 = Struct(">H")
 
-# The bytes of a message before the values of its row, if it has one row: the kind, the table, "N" and how many columns.
+# The number of bytes before the values in a message with one row: the kind, the table, "N" and the number of columns.
 HEAD = 8
 
 Loader = Callable[[bytes], object]

@@ -17,11 +17,12 @@ from caraway.errors import UnavailableError
 
 _STATUS = Struct(">cQQQqB")
 _KEEPALIVE = Struct(">QQB")
-# The place at which the message of the plugin begins, behind `w`, two LSNs and a time.
+# The offset of the plugin's message in a message of the COPY: behind `w`, two LSNs and a time.
 DATA = 25
-# The first byte of a message of the plugin, "w".
+# The first byte of a message of the COPY that has a message of the plugin, "w".
 PLUGIN = 0x77
-# The server ends a connection that hasn't answered for wal_sender_timeout, which is 60 s by default.
+# The seconds between two answers to the server. It ends a connection that hasn't answered for wal_sender_timeout, which
+# is 60 s by default.
 ANSWER_S = 10.0
 
 
@@ -56,7 +57,7 @@ class Stream:
             return ahead
         size, data = self._connection.get_copy_data(1)
         if size > 0 and data[0] == PLUGIN:
-            # Most messages are here already, so the clock isn't asked.
+            # Most messages have been received already, so no deadline is needed, and the clock isn't read.
             return bytes(data[DATA:])
         return self._awaited(size, data, time.monotonic() + timeout_s)
 
@@ -75,9 +76,9 @@ class Stream:
             length, data = get(1)
             if length <= 0:
                 if length < 0 or is_last:
-                    # `read` looks again, and waits or says what is wrong.
+                    # The next `read` waits for more, or raises the error.
                     break
-                # libpq has read only some kB; more may be there.
+                # The buffer of libpq is empty, since it holds only some kB; the socket may have more.
                 self._consume()
                 is_last = True
                 continue

@@ -43,7 +43,8 @@ def _json(text: bytes) -> object:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        # It is nested too deeply. As a text it doesn't fit the field, and becomes a dead letter.
+        # orjson can't read this JSON, for example because it is nested too deeply. Its text doesn't fit the field, so
+        # the row becomes a dead letter.
         return text.decode()
 
 
@@ -72,7 +73,7 @@ def loaded(texts: Sequence[bytes | None], load: Loader | None) -> list[Any]:
         return list(map(load, texts)) if None not in texts else [None if text is None else load(text) for text in texts]  # type: ignore[arg-type]
     if None in texts or not texts:
         return [None if text is None else text.decode() for text in texts]
-    # Texts of Postgres never have the character 0, so they can be decoded together with it in between.
+    # Texts of Postgres never have the character 0, so it can separate texts that are decoded together.
     return b"\0".join(texts).decode().split("\0")  # type: ignore[arg-type]
 
 
@@ -108,8 +109,8 @@ def _array_loader(loader: PsycopgLoader) -> Loader:
         try:
             return loader.load(text)
         except DataError:
-            # The array has a value that Python doesn't have, such as an infinite instant. As a text it doesn't fit the
-            # field, and becomes a dead letter.
+            # The array has a value that Python doesn't have, such as an infinite instant. Its text doesn't fit the
+            # field, so the row becomes a dead letter.
             return text.decode()
 
     return load

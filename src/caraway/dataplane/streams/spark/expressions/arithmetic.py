@@ -15,11 +15,11 @@ from caraway.expr.nodes import BinaryOp
 LONG_MIN = -(2**63)
 INFINITY = float("inf")
 NAN = float("nan")
-# Every double whose size is at least 2**53 is a whole number, so rounding returns it as it is.
+# Every double whose absolute value is at least 2**53 is a whole number, so rounding returns it unchanged.
 _WHOLE = float(2**53)
 _LONG_END = float(2**63)
-# The bits of a long without its sign. A negative exponent gives null, so repeated squaring takes at most a step for
-# each of these bits.
+# Repeated squaring takes one step for each bit of the exponent, except for its sign bit: a negative exponent gives
+# null.
 _EXPONENT_BITS = 63
 
 _Operator = Callable[[Column, Column], Column]

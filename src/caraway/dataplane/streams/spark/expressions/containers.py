@@ -53,8 +53,8 @@ def _(node: n.ListAt, scope: SparkScope) -> Column:
     items, index = compile_node(node.operand, scope), compile_as(node.index, INT, scope)
     size = F.size(items)
     position = F.when(index < 0, index + size).otherwise(index)
-    # Spark's `get` takes an index of 32 bits, to which a greater index would be cut. So the index is compared with the
-    # size before that, in 64 bits.
+    # Spark's `get` takes an index of 32 bits, so the cast would cut off the upper bits of a greater index. That is why
+    # the index is first compared with the size, in 64 bits.
     return F.when((position >= 0) & (position < size), F.get(items, position.cast("int")))
 
 

@@ -69,8 +69,8 @@ def _failures(node: Node, scope: SparkScope) -> Iterator[Column]:
         case Repeat():
             yield ~F.coalesce(compile_as(node.by, t.INT, scope).between(0, MAX_REPEATED), F.lit(False))
         case n.StringCall(function=n.StringFunction.CONCAT):
-            # The conditions of the parts come first: where one of them holds, the lengths aren't computed, so no part
-            # is made that is too long itself.
+            # The conditions of the parts come first. If one of them holds, Spark doesn't compute the lengths, so it
+            # never builds a part that is itself too long.
             for part in children(node):
                 yield from _failures(part, scope)
             texts = (compile_as(part, t.STRING, scope) for part in _concatenated(node))

@@ -22,8 +22,8 @@ _CALENDAR_PARTS = {
     TimeUnit.SECOND: F.second,
 }
 
-# Java takes these names for fixed offsets. In the time zone database they link to zones whose offsets have changed, so
-# Java gets the names of these zones.
+# Java treats these names as fixed offsets. In the time zone database they link to zones whose offsets have changed, so
+# Java gets the names of those zones instead.
 _LINKS = {"EST": "America/Panama", "MST": "America/Phoenix", "HST": "Pacific/Honolulu"}
 
 

@@ -50,8 +50,8 @@ def _(node: Strptime, scope: SparkScope) -> Column:
     text = compile_as(node.operand, STRING, scope)
     whole = rf"\A(?:{pattern})\z"
     pieces = _SEPARATOR.join(f"${group}" for group in range(1, len(names) + 1))
-    # One match replaces the text by all of its groups, which are then split. `regexp_extract` would match the text
-    # again for each group.
+    # A single match replaces the text by its groups, separated by `_SEPARATOR`, and `split` takes them apart.
+    # `regexp_extract` would match the text again for each group.
     found = F.when(F.rlike(text, F.lit(whole)), F.split(F.regexp_replace(text, whole, pieces), _SEPARATOR, -1))
     return let(found, lambda groups: _instant(_read(names, groups), node.timezone))
 

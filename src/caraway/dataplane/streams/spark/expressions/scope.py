@@ -26,8 +26,9 @@ class SparkScope:
     types: Mapping[str, DataType]
     columns: Mapping[str, Column]
     element: Column | None = None
-    # The inferred types by Python's `id` of the node. The node is kept beside its type, so that no other object gets
-    # its id. Without this the type of a deep expression would be inferred again for each of its parents.
+    # The inferred type of each node, by Python's `id` of the node. The node is stored beside its type, so that no other
+    # object gets its id. Without this cache the type of a deep expression would be inferred again for each of its
+    # parents.
     inferred: dict[int, tuple[Node, DataType | None]] = field(default_factory=dict)
 
     def type_of(self, node: Node) -> DataType | None:

@@ -32,6 +32,6 @@ def _(node: Split, scope: SparkScope) -> Column:
         # An empty separator splits text into its characters. Spark would return one empty text for an empty text, which
         # has no characters.
         return F.when(text == "", F.array().cast("array<string>")).otherwise(F.split(text, "", -1))
-    # Spark's separator is a regular expression, so ours is quoted. A `\E` in it would end the quotation, so it is
-    # quoted by itself.
+    # Spark's `split` takes a regular expression, so the separator is quoted by `\Q` and `\E`. A `\E` in the separator
+    # would end the quotation, so it is escaped separately.
     return F.split(text, "\\Q" + node.separator.replace("\\E", "\\E\\\\E\\Q") + "\\E", -1)

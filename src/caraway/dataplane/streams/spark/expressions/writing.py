@@ -16,7 +16,8 @@ from caraway.expr.functions.chrono_format import Field, Item, Text, parse_format
 from caraway.expr.functions.chrono_reading import MONTHS, WEEKDAYS
 from caraway.expr.nodes import Strftime
 
-# The first and the last microsecond of the years 1 to 9999, which a date of Python, and so of the language, can have.
+# The first and the last microsecond of the years 1 to 9999. Python's dates, and so those of the expression language,
+# have only these years.
 FIRST_US = -62_135_596_800_000_000
 LAST_US = 253_402_300_799_999_999
 
