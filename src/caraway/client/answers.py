@@ -21,7 +21,7 @@ class Answer(dict[str, Any]):
         self._observations = observations
 
     def _repr_html_(self) -> str:
-        # Notebooks call the method of this name to show an object as HTML.
+        # Notebooks call a method with this name to show an object as HTML.
         tables = {name: value for name, value in self.items() if _is_table(value)}
         facts = [f"{name}: {_text(value)}" for name, value in self.items() if name not in tables and value is not None]
         shown = [_table_of(one, rows_of(one, self)) for one in self._observations]

@@ -161,7 +161,8 @@ def _with_window(spec: DatasetSpec, index: IndexPlan, group: Json, time_us: int)
         case None:
             return [group]
         case HoppingWindow(length_us=int(length_us)) as window:
-            # The last window that contains the input, and the last one that was complete at the input's time.
+            # The last window that contains the input may still be open and have no row. So the last window that was
+            # complete at the input's time is looked up, too.
             ends = dict.fromkeys((last_end(window, time_us + length_us), last_end(window, time_us)))
             return [{**group, "window": _window(end - length_us, end)} for end in ends]
         case HoppingWindow() | SessionWindow():

@@ -211,7 +211,7 @@ class EmbeddedKafka(Part):
         options = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id(), "-c", str(self._properties)]
         arguments = self._folder / "format.arguments"
         if (password := self.password) is not None:
-            # The folder's first metadata have the user, since without one nobody could sign in to create it. The tool
+            # The first metadata have to contain the user: creating a user later takes one to sign in with. The tool
             # reads the password from a file, because other users of the machine can read command lines.
             write_whole(arguments, f"--add-scram\n{MECHANISM}=[name={USER},password={password}]\n".encode())
             options.append(f"@{arguments}")

@@ -58,8 +58,8 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     if sys.platform != "linux":
         held.close()
         return held
-    # The server that will listen here sets SO_REUSEPORT, too, and runs as the same user, so it can bind the port while
-    # this socket holds it. Without SO_REUSEADDR on this socket, other programs can't.
+    # The server that will listen here runs as the same user and sets SO_REUSEPORT, too, so it can bind the port while
+    # this socket holds it. With SO_REUSEADDR on this socket, any program that sets it could bind the port as well.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     return held

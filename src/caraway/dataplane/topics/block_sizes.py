@@ -61,7 +61,7 @@ def _sample(consumer: Consumer, topics: Iterable[str]) -> tuple[Counter[str], Co
             if message.error() is not None:
                 continue
             topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
-            # A marker has no row, so it isn't counted.
+            # A marker only shows how far a job is. It would count as a message with one record, so it is left out.
             if not is_marker(message.key()):
                 messages[topic] += 1
                 records[topic] += records_in(message.value())

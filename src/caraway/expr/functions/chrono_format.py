@@ -29,7 +29,7 @@ SIGNS = {"%": "%", "t": "\t", "n": "\n"}
 # Numbers that take the padding modifiers `-` (none), `_` (blanks) and `0`.
 NUMBERS = frozenset("YCymdejHkIlMSuwUWGgV")
 # Fractions of a second. %f is a number of nanoseconds. In the others a dot stands for a dot in the text, and a digit is
-# the number of digits: %.3f is ".123", %3f is "123".
+# the number of digits: %.3f is ".123", %3f is "123". Without a digit, %.f has as many as the fraction needs.
 FRACTIONS = frozenset({"f", ".f", ".3f", ".6f", ".9f", "3f", "6f", "9f"})
 NAMES = frozenset("bBaApPZs")
 OFFSETS = frozenset({"z", ":z"})

@@ -291,7 +291,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-# The comparisons of two JSON values, or missing ones (`MISSING`), as in RFC 9535.
+# RFC 9535 defines how two JSON values are compared, each of which may be missing (`MISSING`).
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": _equal,
     "!=": lambda left, right: not _equal(left, right),

@@ -60,7 +60,7 @@ def _float_sum(floats: pl.Expr) -> pl.Expr:
 
 
 def _unsigned(number: pl.Expr) -> pl.Expr:
-    # A condition turns -0.0 into 0.0. Adding 0.0 would do so too, but polars leaves such an addition out.
+    # A condition turns -0.0 into 0.0. Adding 0.0 isn't enough, since polars leaves the addition out in some plans.
     return pl.when(number == 0.0).then(pl.lit(0.0)).otherwise(number)
 
 

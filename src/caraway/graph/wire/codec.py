@@ -185,8 +185,8 @@ def record(make: Callable[..., Any], slots: list[Slot]) -> Codec:
             elif value is None and optional:
                 continue
             elif encode_part is _position:
-                # `add` is what `_position` would call. Encoding a tree is recursive and Python limits the depth of
-                # calls, so one call less for each level allows deeper trees.
+                # `add` is called directly, without `_position`. Encoding a tree is recursive and Python limits the
+                # depth of calls, so one call fewer for each level allows deeper trees.
                 message[field] = add(value)
             elif field is None:
                 message.update(encode_part(value, add))

@@ -21,7 +21,8 @@ from caraway.graph.plan.model import IndexPlan, TopicPlan
 # field has one of these names.
 TIME, OP, INGESTED = "record time", "record op", "record ingested"
 ORDER = "record order"
-# The column with the time at which an aggregate input ends, in microseconds.
+# The column with the time, in microseconds, from which a row no longer counts in an aggregate, because a later record
+# has replaced or deleted it.
 END = "record end"
 REV = "record rev"
 INT64_BITS = 63

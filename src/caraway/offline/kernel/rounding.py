@@ -112,8 +112,8 @@ def rooted(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]:
     """
     top, powers = leading(limbs, more)
     powers += exponent
-    # The power of two is made even, so that its root is a power of two, too. `high` is the highest bits as the nearest
-    # float, and `low` is what it lacks; both are exact.
+    # The exponent is made even, so that the root of the power of two is a power of two, too. The 64 highest bits don't
+    # fit into a float, so `high` is the float nearest to them, and `low` is the exact difference.
     odd = powers & 1
     high = top.astype(np.float64)
     # `high` may be 2**64, which doesn't fit into 64 bits. Then 0 is subtracted in its place, and the difference is

@@ -11,7 +11,7 @@ from cryptography import x509
 from caraway.process.settings.errors import ConfigurationError
 from caraway.process.settings.server import ServerSettings
 
-# A warning is shown during this time before a certificate ends, which is long enough to get another one.
+# A warning is shown when a certificate expires in less than this time, which is long enough to get another one.
 SOON = timedelta(days=14)
 
 

@@ -17,6 +17,7 @@ from caraway.apps.stack import ports
 def serving(
     app: App,
     *,
+    host: str = "127.0.0.1",
     certificate: Path | None = None,
     key: Path | None = None,
     port: int | None = None,
@@ -28,12 +29,12 @@ def serving(
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def run() -> None:
-        server = http_server(app, "127.0.0.1", chosen, connections=limit, certificate=certificate, key=key)
+        server = http_server(app, host, chosen, connections=limit, certificate=certificate, key=key)
         serving = asyncio.create_task(server.serve())
         loops.append(asyncio.get_running_loop())
         while True:
             with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", chosen)
+                _, writer = await asyncio.open_connection(host, chosen)
                 writer.close()
                 break
             await asyncio.sleep(0.01)
@@ -45,6 +46,8 @@ def serving(
     thread = threading.Thread(target=uvloop.run, args=(run(),))
     thread.start()
     assert ready.wait(30)
-    yield chosen
-    loops[0].call_soon_threadsafe(stop.set)
-    thread.join(30)
+    try:
+        yield chosen
+    finally:
+        loops[0].call_soon_threadsafe(stop.set)
+        thread.join(30)

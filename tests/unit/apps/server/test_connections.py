@@ -1,5 +1,6 @@
 """Connections of strangers: they can be many, and callers with a token are answered all the same."""
 
+import errno
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -51,21 +52,24 @@ def gate() -> Gate:
 
 
 @contextmanager
-def server(*, trusted: Sequence[str] = ()) -> Iterator[int]:
+def server(*, host: str = "127.0.0.1", trusted: Sequence[str] = ()) -> Iterator[int]:
     port, proxies = ports.choose(), Proxies(trusted)
     connections = Connections(port, LIMIT, believes=proxies.believes)
-    sites = Sites(ServerSettings(host="127.0.0.1", port=port))
+    sites = Sites(ServerSettings(host=host, port=port))
     with serving(
-        App(Router(ENDPOINTS), gate(), sites=sites, proxies=proxies, connections=connections), port=port, limit=LIMIT
+        App(Router(ENDPOINTS), gate(), sites=sites, proxies=proxies, connections=connections),
+        host=host,
+        port=port,
+        limit=LIMIT,
     ):
         connections.start()
         yield port
         assert connections.stop(scaled(10))
 
 
-def connect(port: int, address: str = "127.0.0.1") -> socket.socket:
+def connect(port: int, address: str = "127.0.0.1", *, host: str = "127.0.0.1") -> socket.socket:
     """Connect from an address of this machine."""
-    return socket.create_connection(("127.0.0.1", port), timeout=scaled(30), source_address=(address, 0))
+    return socket.create_connection((host, port), timeout=scaled(30), source_address=(address, 0))
 
 
 def ask(port: int, path: str, address: str = "127.0.0.1", **headers: str) -> int:
@@ -103,15 +107,19 @@ def test_strangers_of_many_addresses_keep_nobody_from_answers() -> None:
         assert ask(port, "/data", **TOKEN) == 200
 
 
-def test_a_connection_on_which_a_token_was_shown_is_not_ended() -> None:
-    with server() as port, ExitStack() as held:
-        ours = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=scaled(ANSWER_S), verify=TLS)
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["ipv4", "ipv6"])
+def test_a_connection_on_which_a_token_was_shown_is_not_ended(host: str) -> None:
+    if not _has(host):
+        pytest.skip(f"this machine has no address {host}")
+    with server(host=host) as port, ExitStack() as held:
+        address = f"[{host}]" if ":" in host else host
+        ours = httpx2.Client(base_url=f"http://{address}:{port}", timeout=scaled(ANSWER_S), verify=TLS)
         held.enter_context(ours)
         assert ours.get("/data", headers=TOKEN).status_code == 200
         (used,) = _pool(ours)
-        for _ in range(2 * LIMIT):
-            held.enter_context(connect(port))
-        assert ask(port, "/health") == 200
+        strangers = [held.enter_context(connect(port, host, host=host)) for _ in range(2 * LIMIT)]
+        # The first of these are ended, which a read waits for.
+        assert strangers[0].recv(1) == b""
         assert ours.get("/data", headers=TOKEN).status_code == 200
         assert _pool(ours) == [used]
 
@@ -123,6 +131,12 @@ def test_connections_of_a_trusted_proxy_have_no_bound() -> None:
         # The first of these are ended, which a read waits for.
         assert others[0].recv(1) == b""
         assert all(is_open(connection) for connection in theirs)
+
+
+def _has(host: str) -> bool:
+    """Return whether this machine has an address."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        return probe.connect_ex((host, 9)) != errno.EADDRNOTAVAIL
 
 
 def _pool(client: httpx2.Client) -> list[object]:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from caraway.compute.why.showing import Line
 
-# The most lines and characters of an explanation on a page, and the most characters of a line. Explanations may list
-# thousands of rows; the command and the API have all of them.
+# A page shows at most so many lines and characters of an explanation, and so many characters of a line, since an
+# explanation may have thousands of lines. The command and the API show it uncut.
 MAX_LINES, MAX_CHARACTERS, MAX_LINE = 600, 60_000, 2_000
 
 

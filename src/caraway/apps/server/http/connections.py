@@ -80,7 +80,8 @@ class Connections(Recurring):
         self._strangers = {
             client: self._strangers.get(client, now)
             for client in there
-            if client not in known and not self._believes(address_of(client))
+            # A caller may have shown a token since this look began.
+            if client not in known and client not in self._new and not self._believes(address_of(client))
         }
         ended = self._surplus()
         for client in ended:
@@ -128,9 +129,7 @@ def address_of(client: Client) -> str:
 def _client_of(descriptor: int, port: int) -> Client | None:
     """Return the client at the other end of a descriptor; None if it is no connection to this port."""
     try:
-        # Without a family and a type, Python would ask the system for both. The calls below work with any family and
-        # type.
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
+        connection = _socket(descriptor)
     except OSError:
         return None
     try:
@@ -138,6 +137,13 @@ def _client_of(descriptor: int, port: int) -> Client | None:
     finally:
         # Without this, the descriptor would be closed with the object, but it belongs to the HTTP server.
         connection.detach()
+
+
+def _socket(descriptor: int) -> socket.socket:
+    """Return a socket object of a descriptor. Raises `OSError` if the descriptor is no socket."""
+    # Without a family and a type, Python would ask the system for both. The family tells Python how many bytes to read
+    # of an address: those of IPv6 are enough for IPv4, too, and each address itself says which it is.
+    return socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, fileno=descriptor)
 
 
 def _client(connection: socket.socket, port: int) -> Client | None:
@@ -151,9 +157,7 @@ def _client(connection: socket.socket, port: int) -> Client | None:
 
 def _end(client: Client, descriptor: int) -> None:
     """End a connection, unless its descriptor has become another file's meanwhile."""
-    with suppress(OSError):
-        own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=os.dup(descriptor))
-        with own:
-            if _client(own, own.getsockname()[1]) == client:
-                # To the HTTP server this looks as if the client had ended the connection, so the server closes it.
-                own.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError), _socket(os.dup(descriptor)) as own:
+        if _client(own, own.getsockname()[1]) == client:
+            # To the HTTP server this looks as if the client had ended the connection, so the server closes it.
+            own.shutdown(socket.SHUT_RDWR)

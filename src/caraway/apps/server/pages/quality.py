@@ -13,8 +13,8 @@ from caraway.observations.observation import rows_of
 ROWS, SECTIONS = 100, 20
 # The hours of a chart by default, those that the page offers, and the greatest number.
 HOURS, OFFERED, MAX_HOURS = 72, (24, 72, 168, 720), 24 * 366
-# The most failed rows that are shown of each expectation, the most characters of a value, and the most rows of a table
-# of counts.
+# The page shows at most so many failed rows of each expectation, so many characters of a value, and so many rows of a
+# table of counts.
 SAMPLES, LONGEST, COUNTED = 5, 80, 24
 
 

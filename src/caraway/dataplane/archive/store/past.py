@@ -32,7 +32,8 @@ class ArchivedPast:
         """Return the next messages; see `caraway.dataplane.topics.reader.Past.read`."""
         spans = {} if self._messages is None else self._messages.next_spans(positions, records)
         if not spans:
-            # The archive may have more messages than when the table was opened, so the table is opened again.
+            # An open table shows only messages that were archived before it was opened, so a table whose messages have
+            # all been read is opened again.
             path = table_path(self._topic, topic_id(self._bootstrap_servers, self._topic))
             self._messages = ArchivedMessages.opened(self._objects_url, path, self._schema, list(positions))
             spans = {} if self._messages is None else self._messages.next_spans(positions, records)

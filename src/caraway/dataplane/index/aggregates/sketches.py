@@ -12,8 +12,8 @@ from hashlib import blake2b
 
 import numpy as np
 
-# For a column a tile keeps 4,096 registers of one byte. The number of distinct values is estimated from the registers
-# with a standard error of 1.6%.
+# A tile is the partial aggregate of one interval of time. If a column has too many distinct values there, the tile
+# keeps 4,096 registers of one byte instead, from which their number is estimated with a standard error of 1.6%.
 REGISTER_BITS = 12
 REGISTERS = 1 << REGISTER_BITS
 _RANK_BITS = 64 - REGISTER_BITS

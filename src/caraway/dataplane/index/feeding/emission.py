@@ -148,9 +148,9 @@ class Emission:
                 # No row of a time after `closed_low` has been emitted yet. `_close` compares all of these rows when it
                 # processes the advance of the max event time, so they aren't compared here.
                 closed_us = min(closed_us, progress.closed_low)
-            # Until `_close` has run, the stored progress has these two times. If the process is killed before, each row
-            # of a time between them may have been emitted or not. So the next `_close` compares all of these rows, also
-            # if the max event time has changed by then.
+            # The stored progress has both times, `low` and `high`, until `_close` has run. If the process is killed
+            # before that, a row of a time between them may have been emitted or not. So the next `_close` compares all
+            # of these rows, even if the max event time has changed by then.
             low, high = min(progress.closed_low, closed_us), max(progress.closed_high, closed_us)
             progress = msgspec.structs.replace(progress, closed_low=low, closed_high=high)
         entries = self._asset + DIRTY

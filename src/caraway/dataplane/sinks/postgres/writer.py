@@ -124,8 +124,8 @@ class PostgresWriter:
             self._do(table.create_positions_statement())
         with connection.transaction():
             self._do(table.insert_position(), table.name, self._writing.name)
-            # The call locks the row with the position. If two servers open the table at once, the second one waits
-            # here, and then finds the table that the first one has created.
+            # The row with the position stays locked until the table is there. If two servers open the table at once,
+            # the second one waits, here or at the insertion of the row, and then finds the table of the first one.
             self._locked()
             if not _exists(connection, table.title):
                 self._create()

@@ -376,8 +376,8 @@ class CursorReader:
         next_least = self._rank(place.next_least)
         passed = None if after is None else self._rank(after[0])
         if passed is not None:
-            # The window keeps a page until this round has passed its last value. A page of this round with values from
-            # `next_least` on is also kept for the next round.
+            # A page is dropped once this round has read past its last value, since its rows can't come again by then.
+            # A page of this round with values from `next_least` on stays, since the next round reads its rows again.
             window.drop(lambda of_round, most: most < passed and (of_round < place.round or most < next_least))
         if is_end:
             self._end()

@@ -68,7 +68,7 @@ def _greater(keys: Sequence[str], values: Sequence[Any], marker: str) -> tuple[s
     if not rest:
         return f"{first} > {marker}", [values[0]]
     more, parameters = _greater(rest, values[1:], marker)
-    # The first part lets the database use an index.
+    # The condition `first >= value` follows from the rest, but lets the database use an index, unlike an OR alone.
     condition = f"({first} >= {marker} AND ({first} > {marker} OR {more}))"
     return condition, [values[0], values[0], *parameters]
 

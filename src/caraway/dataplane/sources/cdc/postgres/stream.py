@@ -140,7 +140,8 @@ class Stream:
         confirmed = self._confirmed
         try:
             self._connection.put_copy_data(_STATUS.pack(b"r", confirmed, confirmed, confirmed, now, asks))
-            # Bytes that can't be sent at once are sent before the next answer.
+            # Bytes that the socket can't take now stay in libpq's buffer, so that an answer never blocks the reader.
+            # The next read or answer sends them.
             self._connection.flush()
         except psycopg.Error as error:
             raise UnavailableError(f"{self._where}: {error}") from None
