@@ -175,8 +175,8 @@ def caught_up(server: ServerProcess, database: Source) -> None:
 
     def is_there() -> bool:
         status = server.source()
-        assert not status["error"], status
-        return bool(status["lag"] == 0 and status["position"]["at"] >= end)
+        # On a crowded machine the broker may not answer for a moment, and the source says so until it does.
+        return bool(not status["error"] and status["lag"] == 0 and status["position"]["at"] >= end)
 
     eventually(is_there, lambda: f"{server.http.get('/status').json()['sources']}\n{server.said()}", 600)
 
