@@ -171,6 +171,25 @@ def test_nothing_is_removed_that_the_table_lacks(store: QualityStore, tmp_path: 
     assert store.windows([SALES.check_id], 24 * 30) == {}
 
 
+def test_a_process_leaves_no_counts_of_former_checks_to_the_next_one(store: QualityStore, tmp_path: Path) -> None:
+    counted = Counted(store)
+    counted.add(AT)
+    away = tmp_path / "objects"
+    away.write_text("This isn't a folder.")
+    retention = Retention(store, CountsTable(str(away), store), KEPT)
+    retention.follow({SALES.check_id: SALES})
+    retention.follow({PLANS["Dear"].check_id: PLANS["Dear"]})
+    assert not retention.prune()
+    away.unlink()
+    retention.finish()
+    assert hours(away) == counted.hours
+    # The next process knows nothing of the former check, so there is nothing for it to write.
+    following = Retention(store, CountsTable(str(tmp_path / "others"), store), KEPT)
+    following.follow({PLANS["Dear"].check_id: PLANS["Dear"]})
+    following.finish()
+    assert not (tmp_path / "others" / PATH).exists()
+
+
 def test_the_table_has_few_files(store: QualityStore, tmp_path: Path) -> None:
     counted, archive = Counted(store), CountsTable(str(tmp_path), store)
     for hour in range(FILES + 2):

@@ -118,8 +118,8 @@ def _show(report: StackReport) -> None:
 
 def _show_problems(report: StackReport) -> None:
     for problem in report.problems:
-        # Most problems without a link to a page of the console are parts that don't work. The tables above show these
-        # parts, and why they don't work.
+        # A problem without a link to a page of the console is a part that doesn't work. The tables above show it, and
+        # why it doesn't work.
         if problem["link"]:
             since = f" Since {problem['since']}." if problem["since"] else ""
             out.print(f"{problem['what']}{since} {problem['remedy']}", markup=False, soft_wrap=True)

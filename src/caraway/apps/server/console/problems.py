@@ -73,15 +73,17 @@ def problems_found(answers: Mapping[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
     for kind, answer in answers.items():
         page, faults_of, described = FOUND[kind]
+        link = f"/console/{page}?"
         if isinstance(answer, str):
-            problems.append(Problem(what=f"The {kind} can't be looked at: {answer}.", remedy="Try again later."))
+            what = f"The {kind} can't be looked at: {answer}."
+            problems.append(Problem(what=what, remedy="Try again later.", link=link))
             continue
         # An answer may have thousands of faults, so sentences are made only for those that are listed.
         found = faults_of(answer)
         problems += map(described, found[:LISTED])
         if len(found) > LISTED:
             what = f"{number(len(found) - LISTED)} more problems of this sort: {kind}."
-            problems.append(Problem(what=what, remedy="The page lists all of them.", link=f"/console/{page}?"))
+            problems.append(Problem(what=what, remedy="The page lists all of them.", link=link))
     return problems
 
 

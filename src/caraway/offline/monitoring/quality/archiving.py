@@ -145,6 +145,12 @@ class Retention:
         self._unwritten, self._problem = dict(self._checks), ""
         return True
 
+    def finish(self) -> None:
+        """Write the table at the end of the process, if it may lack counts of checks that no branch needs any more."""
+        # The next process knows only the checks that are left, and would remove these counts from Postgres.
+        if self._unwritten.keys() - self._checks.keys():
+            self.archive()
+
 
 def hours_of(plan: CheckPlan, windows: Windows) -> dict[tuple[str, datetime], Counts]:
     """Return the counts of a check's windows by the name of the expectation and the start of the hour."""

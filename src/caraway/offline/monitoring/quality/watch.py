@@ -108,10 +108,7 @@ class QualityWatch(Watch):
     def finish(self) -> None:
         """Record what was counted."""
         self._tell({check_id: self._checks[check_id] for check_id in self._follower.flush()})
-        if not self._checks:
-            # Only this process knows the former checks, so it writes their last counts to the table. If checks are
-            # left, the next process knows them, and writes their counts.
-            self._retention.archive()
+        self._retention.finish()
 
     @override
     def close(self) -> None:

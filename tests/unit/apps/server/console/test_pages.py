@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote_plus, urlencode
 
 import pytest
 
+from caraway.apps.server.console.problems import problems_found
 from caraway.apps.server.pages import why
 from caraway.apps.server.pages.session import COOKIE, PageHeaders, code_of
 from caraway.apps.server.pages.surface import PAGES
@@ -639,6 +640,9 @@ def test_what_can_not_be_looked_at_is_said(console: Site) -> None:
     console.letters.newest = away  # type: ignore[method-assign, assignment]
     shown = console.words("/console")
     assert "The dead letters can't be looked at: Kafka doesn't answer." in shown
+    # `caraway status` leaves out problems without a page, which are parts in its tables.
+    (problem,) = problems_found({"dead letters": "Kafka doesn't answer"})
+    assert problem.link == "/console/dead-letters?"
     assert "is violated" in shown
 
 
