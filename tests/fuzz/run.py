@@ -44,6 +44,7 @@ class Findings:
         seconds: How long the run took.
         waits: When each healthy query was due and how long it took, in seconds.
         noise: The same of the control, which asks nobody.
+        queue: When it was looked how long threads of the server were ready to run, but didn't, and for how long.
     """
 
     replies: list[Reply] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Findings:
     seconds: float = 0.0
     waits: Times = ()
     noise: Times = ()
+    queue: Times = ()
 
     def faults(self, *, waits: bool) -> list[str]:
         """Return what is wrong: answers of 5xx, complete requests without an answer, memory, and waits if wanted."""
@@ -78,9 +80,12 @@ class Findings:
             f"another caller waited {took:.3f} s, {took - noise:.3f} s of them for the server, beside "
             + "; ".join(self._beside(due, took))
             for due, took in (self.waits if waits else ())
-            if took > WAIT_S and took - (noise := noise_at(self.noise, due, took)) > WAIT_S
+            if took > WAIT_S and took - (noise := self._noise_at(due, took)) > WAIT_S
         ]
         return found
+
+    def _noise_at(self, due: float, took: float) -> float:
+        return max(noise_at(self.noise, due, took), queued_at(self.queue, due, took))
 
     def _beside(self, due: float, took: float) -> list[str]:
         """Describe the messages that were under way during a wait, those that took longest first."""
@@ -110,6 +115,7 @@ class Findings:
                 f"memory of offline queries: at most {self.query_mb:.0f} MB",
                 f"another caller: {spread(self.waits)}",
                 f"the machine's own noise (a loop that asks nobody): {spread(self.noise)}",
+                f"threads of the server were ready and didn't run: {spread(self.queue)}",
             )
         )
 
@@ -122,6 +128,11 @@ def named(reply: Reply) -> str:
 def noise_at(noise: Times, due: float, took: float) -> float:
     """Return the longest that the control waited while a query was under way: the machine was busy elsewhere."""
     return max((late for at, late in noise if at <= due + took and at + late >= due), default=0.0)
+
+
+def queued_at(queue: Times, due: float, took: float) -> float:
+    """Return how long threads of the server were ready during a query, in turn, while the machine ran others."""
+    return min(took, sum(seconds for at, seconds in queue if due <= at <= due + took))
 
 
 def spread(times: Times) -> str:
@@ -226,7 +237,7 @@ def _send_each(host: str, port: int, waiting: _Waiting) -> list[Reply]:
 
 
 def fuzz(  # noqa: PLR0917 (all but the last are given in this order everywhere)
-    host: str, port: int, pid: int, messages: Iterable[Message], token: str, asked: tuple[str, int] | None = None
+    host: str, port: int, pid: int, messages: Iterable[Message], token: str, asked: tuple[str, int, int] | None = None
 ) -> Findings:
     """Send messages to a server while another caller asks, and return what was found.
 
@@ -236,13 +247,14 @@ def fuzz(  # noqa: PLR0917 (all but the last are given in this order everywhere)
         pid: The process of the server.
         messages: The messages to send, four at a time.
         token: The token of the other caller.
-        asked: Host and port of the server that the other caller asks, if it is another one.
+        asked: Host, port and process of the server that the other caller asks, if it is another one.
     """
-    beside = (host, port) if asked is None else asked
+    beside = (host, port, pid) if asked is None else asked
     process = psutil.Process(pid)
     waiting = _Waiting(messages)
     found = Findings(start_mb=memory_mb(process)[0])
-    watch, healthy, control = _Watch(process), Beside("caller", beside[0], str(beside[1]), token), Beside("control")
+    watch, healthy = _Watch(process), Beside("caller", beside[0], str(beside[1]), token)
+    control, queue = Beside("control"), Beside("queue", str(beside[2]))
     watch.start()
     begun = time.monotonic()
     try:
@@ -251,7 +263,7 @@ def fuzz(  # noqa: PLR0917 (all but the last are given in this order everywhere)
                 found.replies += done.result()
     finally:
         watch.stop()
-        found.waits, found.noise = healthy.stop(), control.stop()
+        found.waits, found.noise, found.queue = healthy.stop(), control.stop(), queue.stop()
     found.peak_mb, found.peak_at, found.query_mb = watch.peak_mb, watch.peak_at, watch.query_mb
     found.seconds = time.monotonic() - begun
     return found

@@ -102,10 +102,11 @@ def test_malformed_requests_of_agents_harm_nobody(fuzzed: tuple[ServerProcess, s
         try:
             eventually(lambda: listens(server.host, port) or mcp.poll() is not None, log.read_text)
             first = [untouched(Random(SEED), one, caller) for one in agents()]
-            answers = fuzz(server.host, port, mcp.pid, first, other, (server.host, server.port))
+            asked = (server.host, server.port, process.pid)
+            answers = fuzz(server.host, port, mcp.pid, first, other, asked)
             assert all(reply.statuses == (200,) for reply in answers.replies), answers.replies
             made = messages(SEED, max(100, NUMBER // 20), agents(), caller)
-            found = fuzz(server.host, port, mcp.pid, made, other, (server.host, server.port))
+            found = fuzz(server.host, port, mcp.pid, made, other, asked)
             print(found.summary())  # noqa: T201 (what the run is for)
             assert mcp.poll() is None, log.read_text()
         finally:
