@@ -37,7 +37,8 @@ def source(
 
     Args:
         conn: The connector to read: `Webhook(name="web").endpoint("clicks")`, `kafka.topic("clicks")`, ...
-        disorder: How late rows may come, a duration: after a row of time t no row is older than t - disorder.
+        disorder: How late a row may come and still correct all that depends on it, a duration. Later rows aren't
+            dropped, but joins, deduplication and changes of tables may have forgotten what they would correct.
         cdc: "append": each row is an event (keyless datasets); "upsert": it replaces the one with its key (keyed
             ones); "debezium": rows are envelopes of changes; "native": the table format's own changes.
         every: The interval of polling tables and S3, a duration, by default 30 minutes. Others aren't polled.

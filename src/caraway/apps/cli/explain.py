@@ -105,7 +105,8 @@ def picture(plan: PlanExplained) -> RenderableType:
 def _job(job: JobExplained) -> Tree:
     tree = Tree(Text.assemble(("job ", "bold"), (job.job_id, "bold"), f"  {job.dataset}.{job.pipeline}"))
     tree.add(Text.assemble((job.mode, "green" if job.mode == "real-time" else "yellow"), f": {job.mode_reason}"))
-    tree.add(Text(f"late records correct what lies back up to {job.horizon}"))
+    corrected = f"what lies back up to {job.horizon}" if _keeps_rows(job.step) else "all results"
+    tree.add(Text(f"late records correct {corrected}"))
     tasks = "1 task" if job.tasks == 1 else f"{job.tasks} tasks"
     tree.add(Text(f"{tasks} for each step that keeps rows: {job.tasks_reason}"))
     tree.add(Text(f"holds {_slots(job.slots)} of Spark"))
@@ -114,6 +115,11 @@ def _job(job: JobExplained) -> Tree:
     tree.add(Text(f"writes {job.writes}"))
     _add_step(tree, job.step)
     return tree
+
+
+def _keeps_rows(step: StepExplained) -> bool:
+    """Return whether a step, or one before it, has state, which forgets what lies further back."""
+    return bool(step.state) or any(map(_keeps_rows, step.steps))
 
 
 def _slots(number: int) -> str:

@@ -45,7 +45,7 @@ class JobExplained:
         mode: The mode in which Spark runs the job.
         mode_reason: Why the job runs in this mode.
         step: The last step of the job.
-        horizon: How late a record may come and still correct the results that depend on it.
+        horizon: How late a record may come so that the steps with state still correct what depends on it.
         reads: The topics of its inputs.
         writes: The topic of its output.
         unread: Columns of the inputs that the job doesn't take: a select or a join leaves them out.

@@ -173,6 +173,29 @@ def test_explain_shows_the_plan_of_definitions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ('groupby("user").aggregate(rows=Count(window=Continuous("1h")))', "late records correct all results"),
+        (
+            'dedup("user").groupby("user").aggregate(rows=Count(window=Continuous("1h")))',
+            "late records correct what lies back up to 1d",
+        ),
+    ],
+)
+def test_explain_bounds_corrections_only_of_jobs_that_keep_rows(tmp_path: Path, step: str, expected: str) -> None:
+    file = tmp_path / f"late_{'dedup' in step}.py"
+    file.write_text(
+        "from caraway.datasets import Count, field, pipeline\nfrom caraway.dtypes import Continuous\n"
+        f"from caraway.lib import inputs\n{DEFINITIONS}\n\n@dataset(index=True)\nclass Users:\n"
+        "    user: str = field(key=True)\n    rows: int\n    at: datetime\n\n    @pipeline\n    @inputs(Clicks)\n"
+        f"    def count(cls, clicks):\n        return clicks.{step}\n"
+    )
+    result = runner.invoke(app, ["explain", str(file), "--data", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert expected in result.output
+
+
+@pytest.mark.parametrize(
     ("arguments", "expected"),
     [(["nowhere.py"], "can't be imported"), (["json"], "no datasets"), ([], "no stack runs")],
 )
