@@ -33,6 +33,7 @@ PAGES = (
 
 # The tests that run commands, by the beginnings of these commands.
 RUN_BY = {
+    "curl ": "tests/integration/server/test_init_project.py::test_the_readme_of_a_new_project",
     "./run demo": "tests/integration/installed/test_wheel.py::test_the_demo_runs_on_python_alone",
     "./run up": "tests/integration/stack/test_commands.py::test_up_in_the_foreground_until_ctrl_c",
     "caraway up --detach": "tests/integration/stack/test_commands.py::test_up_in_the_background_and_down",

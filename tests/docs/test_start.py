@@ -37,7 +37,10 @@ def test_the_first_training_set_has_the_features_of_the_project(
 
 
 def test_half_an_hour_leads_from_events_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     page = run_page(DOCS / "learn" / "half_an_hour.md", tmp_path, monkeypatch)
+    # A command of the page logs this file.
+    assert len(pd.read_csv("payments.csv")) == len(page.payments)
     # The training set leaves each payment itself out, so a card's first payment has no past.
     first = page.training.iloc[0]
     assert (first["Payment.count_3d"], first["Payment.mean_30d"]) == (0, 0.0)

@@ -1,4 +1,4 @@
-"""The commands in the README of a new project, run in their order, print what it shows."""
+"""The commands in the README of a new project, and the query by curl for it, print what their pages show."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from caraway.client import Client
 from tests.documented_commands import RUN_BY
 from tests.integration.jobs import running_jobs
 from tests.integration.server.server_process import ServerProcess
-from tests.markdown import console_commands, matches
+from tests.markdown import DOCS, console_commands, matches
 from tests.timeouts import scaled
 
 BRANCH = "newcomer"
@@ -33,6 +33,12 @@ def test_the_readme_of_a_new_project(server: ServerProcess, spark: SparkSession,
     }
     queries = [shown for command, shown in here if command.startswith("caraway query")]
     assert [re.search(r"^1 +2 +20\.0$", shown, re.MULTILINE) is not None for shown in queries] == [True]
+    [(curl, answer)] = console_commands(DOCS / "guides" / "serving.md")
+    at = str(server.settings.server.url)
+    here.append((curl.replace("http://127.0.0.1:8100", at) + f" -sS -H 'X-CARAWAY-BRANCH: {BRANCH}'", answer))
+    # The server of tests asks for no token; a stack's is in this file.
+    (project / "caraway-data" / "run").mkdir(parents=True)
+    (project / "caraway-data" / "run" / "token").write_text("none")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))},
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
