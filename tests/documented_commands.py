@@ -40,6 +40,7 @@ RUN_BY = {
     "caraway down": "tests/integration/stack/test_commands.py::test_up_in_the_background_and_down",
     "caraway init": "tests/integration/server/test_cli_docs.py::test_the_page",
     "./run just dist": "tests/integration/installed/test_wheel.py::test_the_demo_runs_on_python_alone",
+    ". .venv/bin/activate": "tests/unit/apps/cli/test_init.py::test_a_clone_has_what_a_project_needs",
     'pip install "$(ls dist/': "tests/integration/installed/test_wheel.py::test_the_demo_runs_on_python_alone",
     'pip install "$(ls wheels/': "tests/integration/installed/test_wheel.py::test_a_project_commits_with_the_wheel",
     "python3 -m venv": "tests/integration/installed/test_wheel.py::test_a_project_commits_with_the_wheel",

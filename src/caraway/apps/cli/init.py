@@ -49,4 +49,4 @@ def init(
     out.print(f"Made a project in {folder}:", markup=False, soft_wrap=True)
     for target in TEMPLATES:
         out.print(f"  {target}", markup=False)
-    out.print("Next: `pytest` there, then `caraway up` and `caraway commit features.py -m ...`")
+    out.print("Next: the commands of its README.md, from the unit test to a first query")

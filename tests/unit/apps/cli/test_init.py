@@ -46,6 +46,18 @@ def test_the_test_of_the_project_passes(project: Path) -> None:
     assert "1 passed" in found.stdout
 
 
+def test_a_clone_has_what_a_project_needs(project: Path) -> None:
+    there = f'. "{sys.prefix}/bin/activate" && command -v caraway pytest ruff'
+    found = subprocess.run(["bash", "-c", there], cwd=project, capture_output=True, text=True, check=False)
+    assert found.stdout.split() == [f"{sys.prefix}/bin/{name}" for name in ("caraway", "pytest", "ruff")], found.stderr
+
+
+def test_what_comes_next_needs_no_program_that_may_be_missing(tmp_path: Path) -> None:
+    made = runner.invoke(app, ["init", str(tmp_path / "shop")])
+    assert "README.md, from the unit test to a first query" in made.output
+    assert "`pytest`" not in made.output
+
+
 def test_the_files_are_clean(project: Path) -> None:
     for arguments in (("check",), ("format", "--check")):
         found = run(project, "-m", "ruff", *arguments, "--no-cache", ".")
