@@ -116,6 +116,12 @@ class ErasedKeys:
             for erasure in erasures:
                 groups.setdefault((erasure.columns, erasure.key_id), set()).add(erasure.digest)
 
+    def known(self, topic: str) -> list[Erasure]:
+        """Return the keys that are erased on a topic, as far as this process knows."""
+        with self._lock:
+            groups = self._groups.get(definition_of(topic), {})
+            return [Erasure(columns, key_id, digest) for (columns, key_id), found in groups.items() for digest in found]
+
     def hides(self, topic: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
         """Return the function that checks whether a Kafka key is erased on a topic; None if none can be.
 

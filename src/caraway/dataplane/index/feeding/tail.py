@@ -55,7 +55,8 @@ class Subscription:
     `records_per_message` is the average number of records in the last messages. `unsent` is true while rows of
     aggregates for jobs may wait in the database: since an earlier process, because this server may not write them, or
     because a new database hasn't reached the former end of its topic. `checked` is true once the index is known not to
-    be ahead of its topic.
+    be ahead of its topic. `held` is None while a tail reads for it; otherwise it has the ends that the topic had when
+    the index was taken out of the tails, to be loaded from tables.
     """
 
     plan: IndexPlan
@@ -68,6 +69,7 @@ class Subscription:
     records_per_message: float = 1.0
     unsent: bool = field(init=False)
     checked: bool = False
+    held: Mapping[int, int] | None = None
 
     def __post_init__(self) -> None:
         self.unsent = self.plan.emits is not None

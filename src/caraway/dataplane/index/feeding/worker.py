@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from caraway.dataplane.index.feeding.consumption import BACKLOG
@@ -50,7 +51,8 @@ class IndexStatus:
     records since the start, of which `newest_ingested_us` is the greatest ingestion time. `refused` counts the records
     that the index has left out since it began, as it couldn't read or apply them; they are dead letters.
     `unsent` is true while rows of aggregates for jobs may wait in the database (see `Subscription`); otherwise the rows
-    that follow from the records up to `offsets` are on their topic.
+    that follow from the records up to `offsets` are on their topic. `held` is true while the index isn't followed since
+    it is to be loaded from tables; then `lag` doesn't count the records that have come since.
     """
 
     dataset: str
@@ -66,6 +68,7 @@ class IndexStatus:
     emitted: int
     records_per_message: float = 1.0
     unsent: bool = False
+    held: bool = False
 
 
 class IndexWorker:
@@ -111,6 +114,7 @@ class IndexWorker:
         self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
         self._letters = LeftOutLetters(bootstrap_servers, "index")
         self._lost: dict[str, str] = {}
+        self._loads = 0
         self._behind, self._live = self._tails()
         self._repairing = Recurring("index-repair", self.repair, REPAIR_INTERVAL_S)
 
@@ -236,6 +240,79 @@ class IndexWorker:
             # again is never followed by both tails.
             self._behind.do(lambda: self._behind.remove(removed) and self._change(removed, added))
 
+    def hold(self, asset: bytes) -> bool:
+        """Stop following an index until `release` or `load`; return whether it is one of the current plans.
+
+        When this returns, nothing writes the index any more. A repair of the database lets it be followed again.
+        """
+        return self._held(asset) is not None
+
+    def _held(self, asset: bytes) -> Subscription | None:
+        with self._lock:
+            found = self._subscriptions.get(asset)
+            if found is None or found.held is not None:
+                return found
+            status = self._status_of(found)
+            ends = (self._live if status.following else self._behind).ends(found.plan.topic)
+            # A new object, since whoever is handing the old one over between the tails finds that it isn't wanted.
+            held = self._subscriptions[asset] = replace(found, next=dict(found.next), held=dict(ends))
+            behind, live = self._behind, self._live
+        gone = frozenset([asset])
+        # The second tail comes first, as in `set_plans`: what it has been told before may add the index to the other.
+        self._done(behind, partial(behind.remove, gone))
+        self._done(live, partial(live.remove, gone))
+        return held
+
+    def release(self, asset: bytes) -> None:
+        """Follow an index again that is held, from the offsets in the store on."""
+        with self._lock:
+            found = self._subscriptions.get(asset)
+            if found is not None and found.held is not None:
+                followed = self._subscriptions[asset] = replace(found, held=None)
+                self._behind.do(lambda: self._change(frozenset(), [followed]))
+
+    def load(self, asset: bytes, tables: Sequence[Path], offsets: Mapping[int, int]) -> bool:
+        """Replace all data of an index by that of tables, and follow its topic from there on.
+
+        Args:
+            asset: The index.
+            tables: See `IndexStore.load`.
+            offsets: The offsets up to which the tables account for the topic.
+
+        Returns:
+            False if the index isn't one of the current plans any more, or a repair of the database came in between.
+
+        Raises:
+            UnavailableError: The database refuses. The index begins anew with its topic then, or as it was.
+        """
+        held = self._held(asset)
+        if held is None:
+            return False
+        store, behind = self._store, self._behind
+
+        def emptied() -> bool:
+            has_data = store.has_data(asset)
+            if has_data:
+                store.drop(asset)
+            return has_data
+
+        def loaded() -> bool:
+            store.load(asset, tables, offsets)
+            self._loads += 1
+            return True
+
+        # The thread of a tail writes, since a repair replaces the database only after the tails have ended.
+        try:
+            if self._done(behind, lambda: self._wants(held) and emptied()):
+                # RocksDB puts tables on its lowest level only if it has no marks of removed entries of these keys.
+                store.rewrite(asset)
+            return bool(self._done(behind, lambda: self._wants(held) and loaded()))
+        except DamagedError as error:
+            store.mark_damaged(str(error))
+            raise
+        finally:
+            self.release(asset)
+
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
         """Remove the versions of an index that were superseded at or before a time, and return how many they were.
 
@@ -293,13 +370,14 @@ class IndexWorker:
         if hides is None:
             return True
         pending = known_erasures(self._store, plan.asset, pending=True)
-        start = b""
+        start, loads = b"", self._loads
         while not stopping.is_set():
             removal = self._between_batches(plan.asset, partial(self._remove, plan.asset, hides, start))
             if not removal:
                 return False
             if removal.next is None:
-                if not compact(self._store, plan.asset, stopping):
+                # A load that came in between may have brought entries which weren't examined.
+                if not compact(self._store, plan.asset, stopping) or self._loads != loads:
                     return False
                 mark_removed(self._store, plan.asset, pending)
                 return True
@@ -335,11 +413,11 @@ class IndexWorker:
 
     def positions(self) -> list[IndexStatus]:
         """Return the progress of each index."""
-        live = {subscription.plan.asset for subscription in self._live.subscriptions()}
-        return [
-            _status(self._live if asset in live else self._behind, subscription, following=asset in live)
-            for asset, subscription in self._subscriptions.items()
-        ]
+        return [self._status_of(subscription) for subscription in list(self._subscriptions.values())]
+
+    def _status_of(self, subscription: Subscription) -> IndexStatus:
+        following = subscription.held is None and self._live.follows(subscription.plan.asset)
+        return _status(self._live if following else self._behind, subscription, following=following)
 
     def _change(self, removed: frozenset[bytes], added: Sequence[Subscription]) -> bool:
         """Have the live tail stop reading for `removed` assets and start for `added` subscriptions."""
@@ -394,6 +472,7 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
                 emitted=known.emitted + status.emitted,
                 records_per_message=max(known.records_per_message, status.records_per_message),
                 unsent=known.unsent or status.unsent,
+                held=known.held or status.held,
             )
         found[status.asset] = status
     return list(found.values())
@@ -433,7 +512,7 @@ def _reaches(status: IndexStatus, due: Mapping[int, int]) -> bool:
 
 def _status(tail: Tail, subscription: Subscription, *, following: bool) -> IndexStatus:
     plan, offsets = subscription.plan, dict(subscription.next)
-    ends = tail.ends(plan.topic)
+    ends = tail.ends(plan.topic) if subscription.held is None else subscription.held
     known = bool(offsets) and offsets.keys() <= ends.keys()
     return IndexStatus(
         dataset=plan.dataset,
@@ -449,4 +528,5 @@ def _status(tail: Tail, subscription: Subscription, *, following: bool) -> Index
         emitted=subscription.emitted,
         records_per_message=subscription.records_per_message,
         unsent=subscription.unsent,
+        held=subscription.held is not None,
     )

@@ -33,7 +33,12 @@ _DECODE_LOCATION = msgspec.msgpack.Decoder(Location).decode
 
 def note_erasure(asset: bytes, erasure: Erasure, batch: WriteBatch) -> None:
     """Add an erasure to `batch`, with the mark that the key's entries are still to be removed."""
-    batch.put(asset + ERASED + PENDING + _ENCODE(erasure), b"")
+    batch.put(pending_key(asset, erasure), b"")
+
+
+def pending_key(asset: bytes, erasure: Erasure) -> bytes:
+    """Return the key of the entry of an erasure whose key's entries are still to be removed."""
+    return asset + ERASED + PENDING + _ENCODE(erasure)
 
 
 def known_erasures(store: IndexStore, asset: bytes, *, pending: bool = False) -> list[Erasure]:
@@ -48,7 +53,7 @@ def mark_removed(store: IndexStore, asset: bytes, erasures: Iterable[Erasure]) -
     """Write that the entries of erased keys are removed."""
     batch = store.batch()
     for erasure in erasures:
-        batch.delete(asset + ERASED + PENDING + _ENCODE(erasure))
+        batch.delete(pending_key(asset, erasure))
         batch.put(asset + ERASED + REMOVED + _ENCODE(erasure), b"")
     store.write(batch)
 

@@ -1,18 +1,28 @@
 """The database of an index process: one RocksDB, held by one process."""
 
 import logging
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rocksdict import Cache, DbClosedError, RdictIter, WriteBatch
+from rocksdict import (
+    BottommostLevelCompaction,
+    Cache,
+    CompactOptions,
+    DbClosedError,
+    IngestExternalFileOptions,
+    RdictIter,
+    WriteBatch,
+)
 
-from caraway.dataplane.index.storage.database import MEBIBYTE, TRANSLATED, scan_database
+from caraway.dataplane.index.storage.database import MEBIBYTE, TRANSLATED, DamagedError, scan_database
 from caraway.dataplane.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
 from caraway.dataplane.index.storage.keys import META, after, left_out_key, offset_key
 from caraway.dataplane.index.storage.repair import (
+    FORMAT_KEY,
     DatabaseFolder,
     Restore,
     due_of,
@@ -22,6 +32,7 @@ from caraway.dataplane.index.storage.repair import (
     write_due,
 )
 from caraway.dataplane.index.storage.signals import Signals
+from caraway.dataplane.index.storage.tables import write_table
 from caraway.errors import UnavailableError
 
 LOGGER = logging.getLogger(__name__)
@@ -62,7 +73,9 @@ class IndexStore:
         self._folder = DatabaseFolder(path, self.format, Cache(cache_bytes), restore)
         self._found_damaged = False
         self.db = self._folder.open()
-        # After a repair, the offsets that indexes must reach before reads are allowed, by asset and partition. None if
+        # A process that was killed during a load has left tables there.
+        self.end_load()
+        # After a repair: the offsets that indexes must reach before reads are allowed, by asset and partition. None if
         # reads are allowed.
         self.due = due_of(path)
         self._signals = Signals(path) if shared else None
@@ -154,6 +167,60 @@ class IndexStore:
         """Remove all data of an asset."""
         self.write(removal_of(asset))
 
+    def begin_load(self) -> Path:
+        """Return an empty folder for the tables of a load, on the same disk as the database."""
+        self.end_load()
+        folder = _load_folder(self.path)
+        folder.mkdir()
+        return folder
+
+    def end_load(self) -> None:
+        """Remove the folder of a load, and what is left there."""
+        shutil.rmtree(_load_folder(self.path), ignore_errors=True)
+
+    def has_data(self, asset: bytes) -> bool:
+        """Return whether an asset has entries or offsets."""
+        return bool(self.offsets(asset)) or next(self.scan(asset, after(asset)), None) is not None
+
+    def rewrite(self, asset: bytes) -> None:
+        """Rewrite the tables with removed entries of an asset, so that nothing is left of the entries."""
+        options = CompactOptions()
+        # By default RocksDB may move a table to its lowest level as it is, with the marks of what was removed.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        with TRANSLATED:
+            self.db.flush()
+            self.db.compact_range(asset, after(asset), options)
+
+    def load(self, asset: bytes, tables: Sequence[Path], offsets: Mapping[int, int]) -> None:
+        """Take tables with all entries of an asset that has no data, as a whole or not at all; the files are moved.
+
+        The load survives a loss of power.
+
+        Args:
+            asset: The asset.
+            tables: The tables, in the folder of `begin_load`. No two of them overlap.
+            offsets: The next offset of each partition of the asset's topic.
+        """
+        own = _load_folder(self.path) / "offsets.sst"
+        write_table(own, ((offset_key(asset, p), offset.to_bytes(8)) for p, offset in sorted(offsets.items())))
+        options = IngestExternalFileOptions()
+        options.set_move_files(True)
+        try:
+            with TRANSLATED:
+                self.db.ingest_external_file([str(path) for path in (own, *tables)], options)
+        except DamagedError as error:
+            # The tables that were given are damaged, not the database.
+            raise UnavailableError(f"the tables of a load can't be taken: {error}") from error
+        # Tables may leave RocksDB's number of the last write as it is, by which snapshots see that something is new. So
+        # an entry is written that is there already.
+        batch = self.batch()
+        batch.put(FORMAT_KEY, self.format)
+        self.write(batch)
+        if self._signals is not None:
+            # A catch-up of a reading process might see this write and not yet the tables. So these processes open the
+            # database anew.
+            self._signals.opened(self.db)
+
     def size_bytes(self) -> int:
         """Return the size of the tables in bytes."""
         try:
@@ -224,6 +291,10 @@ class IndexStore:
     def close(self) -> None:
         """Write what is in memory to disk and release the folder."""
         self.db.close()
+
+
+def _load_folder(path: Path) -> Path:
+    return path.with_name(f"{path.name}.loading")
 
 
 def format_of(geometry: Geometry) -> bytes:
