@@ -14,14 +14,21 @@ from caraway.expr.polars.values import INSTANT
 
 
 def frame_of(
-    files: Sequence[str], options: Mapping[str, str], columns: Sequence[str], kept: pl.Expr | None = None
+    files: Sequence[str],
+    options: Mapping[str, str],
+    columns: Sequence[str],
+    kept: pl.Expr | None = None,
+    some: tuple[int, int | None] = (0, None),
 ) -> pl.DataFrame:
     """Return the records of a table's files for which `kept` is true, all by default, in no particular order.
+
+    `some` are the first of the files' records that is read, and how many are read; None: all from there on.
 
     Raises `UnavailableError` if the object store doesn't answer, or a file is gone.
     """
     try:
         rows = pl.scan_parquet(list(files), storage_options=dict(options) or None, hive_partitioning=False)
+        rows = rows.slice(*some)
         return (rows if kept is None else rows.filter(kept)).select(columns).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise UnavailableError(f"the archive's file {files[0]} or another one can't be read: {error}") from error

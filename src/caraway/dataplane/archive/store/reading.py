@@ -5,7 +5,8 @@ A table has the offset of the next message to archive, so the two parts meet wit
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import polars as pl
 import pyarrow as pa
@@ -60,8 +61,8 @@ class Part:
         files: The addresses of the files; none for a span.
         rows: The number of records; for a span it is an estimate.
         partition: The partition of a span.
-        first: The first offset of a span.
-        end: The offset behind a span.
+        first: The first offset of a span, or the number of the files' first record that is read.
+        end: The offset behind a span, or the number behind the last record that is read; 0: all of the files' records.
     """
 
     files: tuple[str, ...]
@@ -96,6 +97,10 @@ class TopicParts:
     def rows(self) -> int:
         """The number of all records, as far as it is known."""
         return sum(part.rows for part in self.parts)
+
+    def in_pieces(self, rows: int) -> list[Part]:
+        """Return all parts in pieces of about so many records, so that each needs little memory."""
+        return [piece for part in self.parts for piece in _pieces_of(part, rows)]
 
 
 def cuts_now(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, dict[int, int]]:
@@ -204,7 +209,8 @@ class ArchivedTopics:
         types = _types(topic, columns, wanted)
         if part.files:
             kept = _before(columns, found.archived, found.ends)
-            return frame_of(part.files, found.options, list(types), kept).cast(pl.Schema(types))
+            some = part.first, (part.end - part.first) if part.end else None
+            return frame_of(part.files, found.options, list(types), kept, some).cast(pl.Schema(types))
         spans = {part.partition: (part.first, part.end)}
         pieces = [framed(piece, types) for piece in self._unarchived(topic, columns, spans)]
         return pl.concat([pl.DataFrame(schema=types), *pieces])
@@ -222,6 +228,16 @@ class ArchivedTopics:
                 pieces.append(encoder.table(waiting))
                 waiting = []
         return [*pieces, encoder.table(waiting)] if waiting else pieces
+
+
+def _pieces_of(part: Part, rows: int) -> Iterator[Part]:
+    count = max(-(-part.rows // rows), 1)
+    # The records of a file are counted by their numbers, and those of a span by the offsets of its messages.
+    first, end = (0, part.rows) if part.files else (part.first, part.end)
+    bounds = [first + (end - first) * number // count for number in range(count + 1)]
+    for begin, behind in pairwise(bounds):
+        if begin < behind:
+            yield replace(part, rows=part.rows // count, first=begin, end=behind)
 
 
 def _types(topic: TopicPlan, columns: TableColumns, wanted: Sequence[str]) -> dict[str, pl.DataType]:
