@@ -14,6 +14,7 @@ from caraway.dataplane.archive.store.reading import cuts_now
 from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.dataplane.topics.credentials import sign_in
 from caraway.offline.executions import evaluation_of
+from caraway.offline.loads.running import run_load
 from caraway.offline.queries.context import opened_context
 from caraway.offline.queries.credentials import opened
 from caraway.offline.queries.evaluation import before_its_time
@@ -94,6 +95,8 @@ def _run(settings: Settings, database: sa.Engine, query: OfflineQuery, stopping:
     keyring = open_keyring(settings.key_file)
     objects = ObjectFolder(settings.objects_url)
     request = query.request
+    if request.load is not None:
+        return run_load(settings, database, query, request.load, objects, stopping=stopping.is_set)
     if request.why is not None:
         return _explain(settings, database, query, request.why, objects)
     rows_access = opened(keyring, query.id, request.rows) if isinstance(request.rows, Place) else None

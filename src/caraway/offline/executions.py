@@ -18,11 +18,9 @@ from caraway.offline.queries.context import QueryContext
 from caraway.offline.queries.evaluation import Evaluated, evaluate
 from caraway.offline.queries.inputs import InputPart
 from caraway.offline.queries.model import Execution, folder_of
-from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.running import PART_ROWS_ON_SPARK, Evaluate
 from caraway.offline.sizes import MESSAGES, DatasetSize, sizes_of
 from caraway.offline.stopwatch import SPARK
-from caraway.process.scratch import ScratchFolder, sweep
 from caraway.process.settings.settings import Settings
 
 LOG = structlog.get_logger(__name__)
@@ -106,14 +104,11 @@ def _on_spark(
 ) -> Iterator[Evaluation]:
     # These imports load PySpark, which takes a second. A query that is computed in this process needn't wait for that.
     from caraway.offline.spark.running import SparkEvaluation, work_of  # noqa: PLC0415
-    from caraway.offline.spark.session import offline_session  # noqa: PLC0415
+    from caraway.offline.spark.session import scratch_session  # noqa: PLC0415
 
     with context.reader() as reader:
         plan = context.plan(reader)
-        base = spark_folder(settings)
-        base.mkdir(parents=True, exist_ok=True)
-        sweep(base)
-        with ScratchFolder("spark", base) as scratch, offline_session(settings, scratch.path / "session") as spark:
+        with scratch_session(settings) as spark:
             processors = spark.sparkContext.defaultParallelism
             work = work_of(
                 context,

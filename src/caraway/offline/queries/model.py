@@ -86,13 +86,32 @@ class WhyRequest(Struct, frozen=True, kw_only=True):
     hidden: dict[str, str] = field(default_factory=dict)
 
 
+class LoadRequest(Struct, frozen=True, kw_only=True):
+    """The request of the tables of an index (docs/inside/rocksdb_index.md, "Loads"), which a server then takes.
+
+    Attributes:
+        asset: The index, in hexadecimal digits.
+        number: The shard whose partitions are in the tables.
+        shards: The number of shards; 1 if the index isn't divided.
+    """
+
+    asset: str
+    number: int = 0
+    shards: int = 1
+
+    def holds(self, partition: int) -> bool:
+        """Return whether a partition of the topic is in the tables."""
+        return partition % self.shards == self.number
+
+
 class OfflineRequest(Struct, frozen=True, kw_only=True):
     """The request of an offline query.
 
     `rows` are its input, `output` is the place of its results, None for the server's own. If it is `as_known`, a row
     sees only records that had been ingested by its time. With `before`, it sees what there was just before its time.
     `execution` is where it is computed, AUTO: on Spark if its
-    records don't fit into the memory of a process. If there is a `why`, it asks for the explanation of one value.
+    records don't fit into the memory of a process. If there is a `why`, it asks for the explanation of one value; if
+    there is a `load`, for the tables of an index.
     """
 
     inputs: tuple[str, ...]
@@ -104,6 +123,7 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
     before: bool = False
     execution: Execution = Execution.AUTO
     why: WhyRequest | None = None
+    load: LoadRequest | None = None
 
 
 class Part(Struct, frozen=True):

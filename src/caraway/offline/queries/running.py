@@ -88,29 +88,15 @@ class QueryRun:
         return QueryStatus.SUCCEEDED
 
     def _interrupted(self) -> QueryStatus | None:
-        if not self._is_cancelled():
-            return None
-        self.queries.end(self.query.id, QueryStatus.CANCELLED)
-        return QueryStatus.CANCELLED
+        return ended_if_cancelled(self.queries, self.query.id)
 
     def _is_cancelled(self) -> bool:
         return self.queries.get(self.query.id).cancelled
 
     def _write(self, part: InputPart, first: int, number: int) -> Part | None:
         """Compute and write a part; return None if the query was cancelled or the process is to end meanwhile."""
-        look_at = self.clock() + LOOK_SECONDS
-
-        def interrupted() -> bool:
-            nonlocal look_at
-            if self.stopping():
-                return True
-            if self.clock() < look_at:
-                return False
-            look_at = self.clock() + LOOK_SECONDS
-            return self._is_cancelled()
-
         compute = self.evaluate or partial(evaluate, self.plan)
-        evaluated = compute(part, first, interrupted)
+        evaluated = compute(part, first, interruption(self.queries, self.query.id, self.stopping, self.clock))
         if evaluated is None:
             return None
         short = notes(self.coverage, evaluated.times)
@@ -128,6 +114,35 @@ class QueryRun:
             bytes=size,
             seconds=self.watch.taken(),
         )
+
+
+def interruption(
+    queries: OfflineQueries,
+    query_id: str,
+    stopping: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> Callable[[], bool]:
+    """Return the function that returns whether a query was cancelled, or its process is to end."""
+    look_at = clock() + LOOK_SECONDS
+
+    def interrupted() -> bool:
+        nonlocal look_at
+        if stopping():
+            return True
+        if clock() < look_at:
+            return False
+        look_at = clock() + LOOK_SECONDS
+        return queries.get(query_id).cancelled
+
+    return interrupted
+
+
+def ended_if_cancelled(queries: OfflineQueries, query_id: str) -> QueryStatus | None:
+    """End a query whose work was interrupted, if it was cancelled; otherwise it goes on later, and None is returned."""
+    if not queries.get(query_id).cancelled:
+        return None
+    queries.end(query_id, QueryStatus.CANCELLED)
+    return QueryStatus.CANCELLED
 
 
 def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], QueryStatus | None]) -> None:

@@ -18,6 +18,8 @@ NOW = sa.func.clock_timestamp()
 MAX_LISTED = 100
 # The prefix of the names of the leases of running queries.
 LEASES = "offline/"
+# The beginning of the ids of requests of loads. They belong to no branch, so no list of a branch's queries has them.
+LOADS = "load-"
 
 
 # Decoders are made while the module is imported, since making one isn't safe with several threads.
@@ -66,6 +68,10 @@ class OfflineQueries(Store):
         """Return the newest queries of a branch, the newest first."""
         newest = sa.select(_TABLE).where(_TABLE.c.branch == branch).order_by(_TABLE.c.asked_at.desc())
         return self._read(newest.limit(MAX_LISTED))
+
+    def loads(self) -> list[OfflineQuery]:
+        """Return the requests of loads."""
+        return self._read(sa.select(_TABLE).where(_TABLE.c.id.startswith(LOADS, autoescape=True)))
 
     def waiting(self) -> list[OfflineQuery]:
         """Return the queries that no process works on, though they aren't over, the oldest first."""

@@ -7,24 +7,22 @@ whole by each task, as a join with a broadcast does.
 
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
 import polars as pl
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-import caraway.errors
 from caraway.dataplane.objects.folder import ObjectFolder
-from caraway.errors import CarawayError, InvalidInputError
+from caraway.errors import InvalidInputError
 from caraway.offline.engine import OfflinePlan
 from caraway.offline.queries.context import QueryContext
 from caraway.offline.queries.evaluation import Evaluated, array_of, times_of
 from caraway.offline.queries.inputs import InputPart
 from caraway.offline.sizes import DatasetSize
 from caraway.offline.spark.dividing import RECORDS_BYTES
+from caraway.offline.spark.jobs import by_division, numbers, waited
 from caraway.offline.spark.pieces import PIECE_ROWS, SCHEMA, decoded, encoded
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, empty, frame_of
 from caraway.offline.spark.stages import stages_of
@@ -36,11 +34,8 @@ DIVISION_BYTES = 128 << 20
 # The number of rows of a piece that calls users' functions; others have `PIECE_ROWS`. Such pieces are smaller, since a
 # failing row makes the other rows of its piece be computed again.
 PIECE_ROWS_OF_FUNCTIONS = 2_500
-LOOK_SECONDS = 0.5
-# A failing row is evaluated alone in the end, so its error says "row 0". The row's number in the query takes the place
-# of the 0.
+# A failing row is evaluated alone in the end, so its error says "row 0", in whose place its number in the query comes.
 _ROW = re.compile(r"\brow 0\b")
-_RAISED = re.compile(r"^caraway\.errors\.(\w+): (.*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ class SparkEvaluation:
         rows = _input_frame(self.plan, part, first, times, errors)
         try:
             names = self._write(rows)
-            done = self._waited(partial(self._run, names), interrupted)
+            done = waited(self.spark, partial(self._run, names), interrupted)
             if done is None:
                 return None
             pieces = [decoded(self.objects.read(f"{self.work.folder}/{name}")) for name in done]
@@ -99,11 +94,11 @@ class SparkEvaluation:
     def _run(self, names: Sequence[str]) -> list[str]:
         """Run all stages; return the names of the objects with the results."""
         work = self.work
-        rows = self._numbers(len(names)).mapInArrow(partial(begin_rows, work, names), SCHEMA)
+        rows = numbers(self.spark, len(names)).mapInArrow(partial(begin_rows, work, names), SCHEMA)
         for number in range(1, len(work.stages)):
             for records in self._records(number):
                 rows = rows.unionAll(records)
-            rows = self._divided(rows, "kind").mapInArrow(partial(run_stage, work, number), SCHEMA)
+            rows = by_division(rows, work.divisions, "kind").mapInArrow(partial(run_stage, work, number), SCHEMA)
         return [row["topic"] for row in rows.select("topic").collect()]
 
     def _records(self, stage: int) -> list[DataFrame]:
@@ -115,34 +110,14 @@ class SparkEvaluation:
             (revised if dataset.plan.revised else plain).extend(RecordsTask(name, part) for part in dataset.found.parts)
         found = []
         if plain:
-            found.append(self._numbers(len(plain)).mapInArrow(partial(divide_records, self.work, plain), SCHEMA))
+            tasks = numbers(self.spark, len(plain))
+            found.append(tasks.mapInArrow(partial(divide_records, self.work, plain), SCHEMA))
         if revised:
-            records = self._numbers(len(revised)).mapInArrow(partial(divide_records, self.work, revised), SCHEMA)
-            found.append(self._divided(records, "topic").mapInArrow(partial(gather_revisions, self.work), SCHEMA))
+            tasks = numbers(self.spark, len(revised))
+            records = tasks.mapInArrow(partial(divide_records, self.work, revised), SCHEMA)
+            together = by_division(records, self.work.divisions, "topic")
+            found.append(together.mapInArrow(partial(gather_revisions, self.work), SCHEMA))
         return found
-
-    def _numbers(self, count: int) -> DataFrame:
-        """Return the numbers of tasks, each in a partition of its own."""
-        return self.spark.range(0, count, 1, count)
-
-    def _divided(self, pieces: DataFrame, order: str) -> DataFrame:
-        """Return pieces with one partition for each division, in order."""
-        together = pieces.repartitionById(self.work.divisions, pieces["division"])
-        return together.sortWithinPartitions("division", order)
-
-    def _waited(self, job: Callable[[], list[str]], interrupted: Callable[[], bool]) -> list[str] | None:
-        """Return the result of a job of Spark; None if it was interrupted."""
-        with ThreadPoolExecutor(1) as threads:
-            running: Future[list[str]] = threads.submit(job)
-            while not wait([running], LOOK_SECONDS).done:
-                if interrupted():
-                    self.spark.sparkContext.cancelAllJobs()
-                    wait([running])
-                    return None
-            try:
-                return running.result()
-            except PySparkException as error:
-                raise _translated(error) from error
 
 
 def work_of(
@@ -228,12 +203,3 @@ def _input_frame(
             lost = {NUMBER: [first + some[0]], TIME: [times[some[0]] or 0], ERROR: [told]}
             pieces.append(pl.DataFrame(lost | {name: [None] for name in names}, schema=nothing.schema))
     return pl.concat(pieces)
-
-
-def _translated(error: PySparkException) -> Exception:
-    """Return the error of Caraway that a task raised, as far as Spark's error tells; otherwise Spark's own."""
-    for name, told in _RAISED.findall(str(error)):
-        kind = getattr(caraway.errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, CarawayError):
-            return kind(told)
-    return error

@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from caraway.dataplane.streams.spark.java import jvm_process
 from caraway.dataplane.streams.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
+from caraway.offline.queries.places import spark_folder
+from caraway.process.scratch import ScratchFolder, sweep
 from caraway.process.settings.settings import Settings
 
 STOP_SECONDS = 5.0
@@ -17,6 +19,19 @@ STOP_SECONDS = 5.0
 TASKS_OF_A_CLUSTER = 64
 # The number of pieces, of up to some megabytes each, that are handed to a task's process together.
 _PIECES_PER_BATCH = "8"
+
+
+@contextmanager
+def scratch_session(settings: Settings) -> Iterator[SparkSession]:
+    """Yield a session with a folder of temporary files of its own, which is removed afterwards; see `offline_session`.
+
+    Folders of sessions whose processes were killed are removed before.
+    """
+    base = spark_folder(settings)
+    base.mkdir(parents=True, exist_ok=True)
+    sweep(base)
+    with ScratchFolder("spark", base) as scratch, offline_session(settings, scratch.path / "session") as spark:
+        yield spark
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The functions that run in the processes of Spark's tasks."""
 
-import atexit
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby
 
 import polars as pl
@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from caraway.compute.query.model import Instants, Rows
 from caraway.compute.query.rounds import added, read
-from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.graph.plan.model import Column, TopicPlan
 from caraway.offline.columns import SeriesBatch
-from caraway.offline.queries.context import opened_context
 from caraway.offline.reader import Ints, OfflineReader, SeriesReader
 from caraway.offline.spark.dividing import DividedTopic, divided_part, gathered
+from caraway.offline.spark.opened import kept, opened
 from caraway.offline.spark.pieces import (
     RECORDS,
     ROWS,
@@ -30,16 +29,8 @@ from caraway.offline.spark.pieces import (
 )
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, advanced
 from caraway.offline.spark.work import RecordsTask, Work
-from caraway.process.program import database_url
-from caraway.process.scratch import sweep
-from caraway.process.settings.settings import load_settings
-from caraway.state.database import connect
 
 Batches = Iterator[pa.RecordBatch]
-
-_open: dict[str, "Evaluator"] = {}
-_closing = ExitStack()
-atexit.register(_closing.close)
 
 
 class StagedReader(SeriesReader):
@@ -79,20 +70,13 @@ class StagedReader(SeriesReader):
 class Evaluator:
     """The evaluation of one query in one process."""
 
-    def __init__(self, work: Work) -> None:
-        """Open what the evaluation needs, with the settings of this process's environment."""
-        settings = load_settings()
-        # Tasks whose processes were killed couldn't remove their scratch folders, so the next process does.
-        sweep()
+    def __init__(self, work: Work, closing: ExitStack) -> None:
+        """Open what the evaluation needs, until `closing` closes it."""
         self.work = work
-        self.objects = ObjectFolder(settings.objects_url)
-        database = connect(database_url(settings, "an offline query"))
-        _closing.callback(database.dispose)
-        self.context = _closing.enter_context(
-            opened_context(settings, database, work.planned, work.request, work.commit, cuts=work.cuts)
-        )
+        task = closing.enter_context(opened(work.planned, work.request, work.commit, work.cuts))
+        self.objects, self.context = task.objects, task.context
         self.topics = {topic.name: topic for topic in work.planned.plan.topics}
-        self.reader = StagedReader(_closing.enter_context(self.context.reader()))
+        self.reader = StagedReader(closing.enter_context(self.context.reader()))
         self.plan = self.context.compiled(self.reader)
         self.types = self.plan.types()
 
@@ -155,11 +139,7 @@ class Evaluator:
 
 def evaluator_of(work: Work) -> Evaluator:
     """Return the evaluator of this process for a query, opened at its first use."""
-    if work.name not in _open:
-        _closing.close()
-        _open.clear()
-        _open[work.name] = Evaluator(work)
-    return _open[work.name]
+    return kept(work.name, Evaluator, partial(Evaluator, work))
 
 
 def divide_records(work: Work, tasks: Sequence[RecordsTask], batches: Batches) -> Batches:
