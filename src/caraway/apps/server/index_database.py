@@ -20,11 +20,13 @@ class IndexDatabase:
         store: The entries.
         worker: Fills the store from topics.
         keeper: Takes snapshots of the store; None if there are none.
+        shard: The number of the shard, and the number of all shards; None for the database of whole indexes.
     """
 
     store: IndexStore
     worker: IndexWorker
     keeper: SnapshotKeeper | None
+    shard: tuple[int, int] | None = None
 
     def drop(self, unneeded: AbstractSet[bytes]) -> set[bytes]:
         """Remove the entries of some indexes, and return the indexes that had any."""

@@ -133,8 +133,10 @@ class IndexShards:
 
     def databases(self) -> list[IndexDatabase]:
         """Return the databases of the open shards."""
-        shards = self._owner.open_shards().values()
-        return [IndexDatabase(store=shard.store, worker=shard.worker, keeper=shard.keeper) for shard in shards]
+        return [
+            IndexDatabase(store=shard.store, worker=shard.worker, keeper=shard.keeper, shard=(number, self._count))
+            for number, shard in self._owner.open_shards().items()
+        ]
 
     def forget(self, gone: set[bytes]) -> None:
         """Remove the entries of indexes that are gone. Raises `UnavailableError` if Postgres doesn't answer."""

@@ -115,7 +115,7 @@ class ServerIndex:
         Callers repeat the call until it is. Raises `UnavailableError` if the database refuses.
         """
         self.forget(gone)
-        databases = self._databases()
+        databases = self.databases()
         if not all(compact(database.store, asset, stopping) for database in databases for asset in sorted(gone)):
             return False
         # The list asks all keepers at once. A generator in `all` would stop at the first keeper that hasn't taken its
@@ -133,12 +133,13 @@ class ServerIndex:
             if status.asset == name:
                 if status.following and status.lag == 0:
                     return ""
-                return f"the index is {'?' if status.lag is None else status.lag} records behind"
+                loaded = ", and is loaded by files" if status.held else ""
+                return f"the index is {'?' if status.lag is None else status.lag} records behind{loaded}"
         return "the index isn't followed yet"
 
     def status(self) -> dict[str, object]:
         """Return the state of the index, as plain values."""
-        databases = self._databases()
+        databases = self.databases()
         return {
             "alive": all(database.worker.is_alive() for database in databases),
             "bytes_on_disk": sum(database.store.size_bytes() for database in databases),
@@ -148,7 +149,7 @@ class ServerIndex:
 
     def positions(self) -> list[IndexStatus]:
         """Return how far each index of this server is."""
-        return merged([status for database in self._databases() for status in database.worker.positions()])
+        return merged([status for database in self.databases() for status in database.worker.positions()])
 
     def advance_clock(self, asset: bytes, time_us: int, goal: Mapping[int, int]) -> "list[Future[bool]]":
         """Close the windows of an index by the clock, in each of its parts here; see `IndexWorker.advance_clock`."""
@@ -172,7 +173,7 @@ class ServerIndex:
     def _erasures(self, *, pending: bool) -> dict[bytes, tuple[IndexPlan, dict[Erasure, None]]]:
         """Return the erased keys of each index, merged over all databases."""
         found: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
-        for database in self._databases():
+        for database in self.databases():
             for plan, erasures in database.worker.erasures(pending=pending):
                 found.setdefault(plan.asset, (plan, {}))[1].update(dict.fromkeys(erasures))
         return found
@@ -186,12 +187,12 @@ class ServerIndex:
 
     def warning(self) -> str:
         """Return that indexes lack records of their topics, or topics records of theirs, and the remedy; "" if not."""
-        lost = [text for database in self._databases() for text in database.worker.lost()]
+        lost = [text for database in self.databases() for text in database.worker.lost()]
         return "; ".join(filter(None, [left_out(self.positions()), *lost]))
 
     def lost_topics(self) -> list[str]:
         """Return the topics that lacked records which an index had read, since the start."""
-        return [topic for database in self._databases() for topic in database.worker.lost_topics()]
+        return [topic for database in self.databases() for topic in database.worker.lost_topics()]
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""
@@ -201,7 +202,7 @@ class ServerIndex:
         """Return the indexes that aren't divided."""
         return [plan for plan in self._plans or () if self._shards is None or not is_divided(plan)]
 
-    def _databases(self) -> list[IndexDatabase]:
+    def databases(self) -> list[IndexDatabase]:
         """Return all open databases."""
         return [*([] if self._shards is None else self._shards.databases()), self._whole]
 

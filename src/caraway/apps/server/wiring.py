@@ -31,6 +31,7 @@ from caraway.apps.server.freshness.arrivals import Arrivals
 from caraway.apps.server.freshness.freshness import FreshnessWatch
 from caraway.apps.server.health import Health, KafkaCheck, KnownLosses
 from caraway.apps.server.index_database import IndexDatabase
+from caraway.apps.server.index_loads import IndexLoads
 from caraway.apps.server.index_shards import IndexShards
 from caraway.apps.server.lags import Lags
 from caraway.apps.server.monitoring import PROGRAM as MONITORING
@@ -116,6 +117,7 @@ class Background:
         expiry: Removes expired rows from the index.
         forks: Starts the processes of offline queries and of watches.
         functions: The processes for users' functions.
+        loads: Has indexes loaded by files that lack a long history.
         listener: Hears of changes that another server or a command has made.
         runners: Keep the watches running.
         watches: Look at the parts on which a server depends, by their names.
@@ -124,6 +126,7 @@ class Background:
     expiry: Expiry
     forks: ForkServer
     functions: FunctionPool
+    loads: IndexLoads
     listener: Listener
     runners: tuple[MonitoringRunner | LineageWatch, ...]
     watches: Mapping[str, Watch]
@@ -171,6 +174,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         expiry=Expiry(index.expire, lambda: {} if base.plans.needed is None else base.plans.needed.commits),
         forks=forks,
         functions=functions,
+        loads=_loads(base, index, offline),
         listener=Listener(base.engine, partial(_wake, watches["postgres"], watches["ledger"], accounts.gate)),
         runners=_runners(base, forks, monitoring),
         watches=watches,
@@ -259,6 +263,7 @@ def _background_parts(
         thread_part("expiry", background.expiry, BACKGROUND_STOP_S),
         thread_part("erasure", erasure.eraser, BACKGROUND_STOP_S),
         thread_part("offline queries", offline.runner, BACKGROUND_STOP_S),
+        thread_part("loads of indexes", background.loads, BACKGROUND_STOP_S),
         *(thread_part("monitoring", runner, BACKGROUND_STOP_S) for runner in background.runners),
         *([] if keeper is None else [thread_part("snapshots", keeper, BACKGROUND_STOP_S)]),
     ]
@@ -433,6 +438,19 @@ def _offline(base: Foundation, forks: ForkServer) -> Offline:
             environment=settings.environment(),
             scratch=spark_folder(settings),
         ),
+    )
+
+
+def _loads(base: Foundation, index: ServerIndex, offline: Offline) -> IndexLoads:
+    return IndexLoads(
+        index.databases,
+        offline.queries,
+        base.objects,
+        limit=base.settings.index.load_records,
+        member=base.member,
+        needed=base.needed,
+        jobs=base.state.running_jobs,
+        wake=offline.runner.wake,
     )
 
 

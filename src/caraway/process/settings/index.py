@@ -23,6 +23,8 @@ class IndexSettings(Section):
         key_file: A file in PEM with the key of that certificate, without a passphrase.
         lease_seconds: A server that gives no sign of life for this time loses its shards to others. A server that can't
             reach Postgres goes on answering from its shards for the same time.
+        load_records: An index that lacks more records than this, and at least half of those of its topic, is built as
+            files by the processes of offline queries, and loaded. 0: indexes always read their topics.
     """
 
     shards: Annotated[int, Field(ge=1, le=1_000)] | None = None
@@ -33,6 +35,7 @@ class IndexSettings(Section):
     certificate_file: FolderPath | None = None
     key_file: FolderPath | None = Field(default=None, validate_default=True)
     lease_seconds: Annotated[float, Field(ge=1)] = 10.0
+    load_records: Annotated[int, Field(ge=0)] = 5_000_000
 
     @field_validator("key_file")
     @classmethod
