@@ -27,6 +27,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.process.children.forking import Forked
 from caraway.process.settings.connectors import ConnectorSettings, SourcesSettings
+from caraway.process.settings.index import IndexSettings
 from caraway.process.settings.kafka import KafkaSettings
 from caraway.process.settings.monitoring import (
     AlertSettings,
@@ -76,6 +77,7 @@ class ServerProcess:
         secrets: SecretsSettings | None = None,
         more: Mapping[str, object] | None = None,
         offline: OfflineSettings | None = None,
+        index: IndexSettings | None = None,
         skew: SkewSettings | None = None,
         drift: DriftSettings | None = None,
         quality: QualitySettings | None = None,
@@ -95,6 +97,7 @@ class ServerProcess:
             kafka=KafkaSettings(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka,
             postgres=PostgresSettings(url=postgres),
             offline=offline or OfflineSettings(),
+            index=index or IndexSettings(),
             sources=sources or SourcesSettings(),
             oidc=oidc or OidcSettings(),
             connectors=connectors or OPEN,

@@ -156,7 +156,7 @@ def _index_table(indexes: tuple[IndexReport, ...]) -> Table:
     for index in indexes:
         table.add_row(
             index.dataset,
-            "" if index.lag is None else f"{index.lag:,}",
+            ("" if index.lag is None else f"{index.lag:,}") + (", is loaded by files" if index.held else ""),
             "" if index.lag_seconds is None else f"{index.lag_seconds:,.1f}",
             "" if index.freshness_seconds is None else seconds(index.freshness_seconds),
         )

@@ -145,12 +145,14 @@ class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         dataset: The dataset.
         lag: How many records of the dataset aren't in it; None if that isn't known yet.
+        held: True while it reads no records, since it is loaded by files.
         lag_seconds: The age of what it lacks, 0 if it lacks nothing; None if that isn't known yet.
         freshness_seconds: How old what queries read is, jobs before the index included; None if it isn't measured.
     """
 
     dataset: str
     lag: int | None = None
+    held: bool = False
     lag_seconds: float | None = None
     freshness_seconds: float | None = None
 
