@@ -56,8 +56,8 @@ def server(
 class Loads:
     """Requests of loads, and databases that take their tables."""
 
-    def __init__(self, shop: Shop, folder: Path) -> None:
-        self.shop, self.folder = shop, folder
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
         settings = shop.server.settings
         assert settings.postgres.url is not None
         self.engine: sa.Engine = connect(settings.postgres.url)
@@ -117,6 +117,13 @@ class Loads:
 
 
 @pytest.fixture
+def loads(shop: Shop) -> Iterator[Loads]:
+    made = Loads(shop)
+    yield made
+    made.engine.dispose()
+
+
+@pytest.fixture
 def shop(server: ServerProcess, archive_of: Callable[[str], ArchiveProcess]) -> Iterator[Shop]:
     """Yield a branch whose first rows are in the tables of the archive, and the others on the topics only."""
     with closing(Shop(server)) as made:
@@ -133,8 +140,8 @@ def _archived(shop: Shop) -> bool:
     return all(table["messages"] == 0 for table in shop.http.get("/archive").json()["tables"])
 
 
-def test_a_loaded_index_answers_as_the_followed_one(shop: Shop, tmp_path: Path) -> None:
-    loads, rows = Loads(shop, tmp_path), asked(300)
+def test_a_loaded_index_answers_as_the_followed_one(shop: Shop, loads: Loads, tmp_path: Path) -> None:
+    rows = asked(300)
     requests = {dataset: loads.ask(dataset) for dataset in loads.plans}
     with IndexStore(tmp_path / "loaded") as loaded, IndexStore(tmp_path / "followed") as followed:
         loads.follow(followed)
@@ -167,8 +174,8 @@ def test_a_loaded_index_answers_as_the_followed_one(shop: Shop, tmp_path: Path) 
             assert repr(loads.read(loaded, plan, rows)) == repr(loads.read(followed, plan, rows)), plan.dataset
 
 
-def test_a_shard_has_its_partitions_only(shop: Shop, tmp_path: Path) -> None:
-    loads, rows = Loads(shop, tmp_path), asked(200)
+def test_a_shard_has_its_partitions_only(loads: Loads, tmp_path: Path) -> None:
+    rows = asked(200)
     plan = loads.plans["Spending"]
     requests = [loads.ask("Spending", number, SHARDS) for number in range(SHARDS)]
     records = 0
@@ -184,8 +191,8 @@ def test_a_shard_has_its_partitions_only(shop: Shop, tmp_path: Path) -> None:
 
 @pytest.mark.full(reason="Spark starts twice; test_a_loaded_index_answers_as_the_followed_one has the rest")
 @pytest.mark.parametrize("victim", ["pyspark.daemon", "java", "caraway.offline", "caraway.apps.server"])
-def test_a_load_survives_a_kill(server: ServerProcess, shop: Shop, tmp_path: Path, victim: str) -> None:
-    loads, rows = Loads(shop, tmp_path), asked(200)
+def test_a_load_survives_a_kill(server: ServerProcess, loads: Loads, tmp_path: Path, victim: str) -> None:
+    rows = asked(200)
     query_id = loads.ask("Spending")
     eventually(lambda: len(processes_of(server, "pyspark.daemon")) >= 2, server.said)
     if victim == "caraway.apps.server":

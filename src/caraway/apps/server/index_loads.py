@@ -186,9 +186,12 @@ class IndexLoads(Recurring):
                 self._discard(query)
         for query_id in self._active.keys() - wanted.keys():
             del self._active[query_id]
+        known = {plan.asset.hex() for plan in needed.indexes}
         for query in asked.values():
-            # Requests of this server that no index needs, or that were given up. Those of shards are left to the owner.
-            if query.id in self._over or (query.id.endswith(f"-{self._own}") and query.id not in wanted):
+            # Requests of this server that no index needs, or that were given up, and results for indexes that are gone.
+            is_own = query.id.endswith(f"-{self._own}") and query.id not in wanted
+            is_gone = query.status.is_over and query.request.load is not None and query.request.load.asset not in known
+            if query.id in self._over or is_own or is_gone:
                 self._discard(query)
 
     def _is_long(self, status: IndexStatus) -> bool:

@@ -358,6 +358,20 @@ def test_a_request_of_an_index_that_is_gone_is_removed(world: World) -> None:
     assert not world.requests.found
 
 
+def test_the_tables_of_an_index_that_is_gone_are_removed(world: World) -> None:
+    world.shard = (0, 2)
+    world.lag(LIMIT + 1)
+    world.loads.look()
+    world.ready()
+    load = world.requests.only.request.load
+    assert load is not None
+    gone = msgspec.structs.replace(load, asset="00" * 8)
+    world.requests.set(world.requests.only.id, request=msgspec.structs.replace(world.requests.only.request, load=gone))
+    world.requests.found = {"load-gone": msgspec.structs.replace(world.requests.only, id="load-gone")}
+    world.loads.look()
+    assert "load-gone" not in world.requests.found
+
+
 def test_what_an_earlier_process_asked_is_useful_while_it_is_ahead(world: World) -> None:
     world.lag(LIMIT + 1)
     world.loads.look()
