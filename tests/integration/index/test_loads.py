@@ -47,7 +47,7 @@ def following(kafka: str, folder: Path, erased: ErasedKeys | None = None) -> Ite
             worker.stop()
 
 
-def wait_until_level(worker: IndexWorker) -> None:
+def wait_until_caught_up(worker: IndexWorker) -> None:
     """Wait until the index is followed and has all records; it is written by the live thread then."""
     wait_for(lambda: [s.lag for s in worker.positions() if s.following] == [0], f"{worker.positions()}")
 
@@ -58,7 +58,7 @@ def test_a_load_goes_on_with_the_topic(kafka: str, history: History, tmp_path: P
     follower = IndexFollower(tmp_path / "index", tmp_path / "own", cache_bytes=1 << 20)
     with following(kafka, tmp_path / "index") as (worker, store):
         worker.set_plans([plan])
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         assert worker.hold(plan.asset)
         held = worker.positions()[0]
         assert (held.held, held.following, held.lag) == (True, False, 0)
@@ -71,7 +71,7 @@ def test_a_load_goes_on_with_the_topic(kafka: str, history: History, tmp_path: P
         assert store.offsets(plan.asset) == held.offsets
         assert worker.load(plan.asset, moved(store, tmp_path / "made"), offsets)
         history.send(100)
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         assert not worker.positions()[0].held
         history.check(IndexReader(store), tmp_path / "written")
         history.check(IndexReader(follower), tmp_path / "followed")
@@ -80,7 +80,7 @@ def test_a_load_goes_on_with_the_topic(kafka: str, history: History, tmp_path: P
     with following(kafka, tmp_path / "index") as (worker, store):
         worker.set_plans([plan])
         history.send(50)
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         history.check(IndexReader(store), tmp_path / "restarted")
 
 
@@ -90,14 +90,14 @@ def test_an_index_that_is_released_reads_its_topic(kafka: str, history: History,
         assert not worker.hold(history.plan.asset)
         worker.release(history.plan.asset)
         worker.set_plans([history.plan])
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         for _ in range(3):
             assert worker.hold(history.plan.asset)
             assert worker.hold(history.plan.asset)
             history.send(70)
             worker.release(history.plan.asset)
             worker.release(history.plan.asset)
-            wait_until_level(worker)
+            wait_until_caught_up(worker)
         history.check(IndexReader(store), tmp_path / "written")
 
 
@@ -107,12 +107,12 @@ def test_an_index_that_is_not_wanted_any_more_takes_nothing(kafka: str, history:
     offsets = history.tables(kafka, tmp_path / "made")
     with following(kafka, tmp_path / "index") as (worker, store):
         worker.set_plans([plan])
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         worker.hold(plan.asset)
         worker.set_plans([])
         assert not worker.load(plan.asset, moved(store, tmp_path / "made"), offsets)
         worker.set_plans([plan])
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         history.check(IndexReader(store), tmp_path / "written")
 
 
@@ -122,15 +122,15 @@ def test_a_repair_lets_an_index_be_followed_again(kafka: str, history: History, 
     offsets = history.tables(kafka, tmp_path / "made")
     with following(kafka, tmp_path / "index") as (worker, store):
         worker.set_plans([plan])
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         worker.hold(plan.asset)
         store.mark_damaged("as a read said")
         wait_for(lambda: not store.damaged and not store.refusing, "the repair")
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         # The load takes the index out of the tails again, and replaces what it has read since.
         assert worker.load(plan.asset, moved(store, tmp_path / "made"), offsets)
         history.send(100)
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         history.check(IndexReader(store), tmp_path / "written")
 
 
@@ -146,7 +146,7 @@ def test_a_shard_has_its_partitions_only(kafka: str, history: History, tmp_path:
             worker = IndexWorker(kafka, read, holds=load.holds)
             worker.start()
             worker.set_plans([plan])
-            wait_until_level(worker)
+            wait_until_caught_up(worker)
             worker.stop()
             loaded.load(plan.asset, moved(loaded, tmp_path / f"made-{number}"), offsets)
             assert loaded.offsets(plan.asset) == read.offsets(plan.asset) == offsets
@@ -166,7 +166,7 @@ def test_an_erasure_is_not_lost(kafka: str, history: History, tmp_path: Path, *,
     announce = partial(history.writer.write_to_all, history.topic, *encode_erasure(erasure))
     with following(kafka, tmp_path / "index", erased) as (worker, store):
         worker.set_plans([plan])
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         worker.hold(plan.asset)
         if known_to_the_load:
             announce().result(TIMEOUT_S)
@@ -175,7 +175,7 @@ def test_an_erasure_is_not_lost(kafka: str, history: History, tmp_path: Path, *,
         if not known_to_the_load:
             announce().result(TIMEOUT_S)
         assert worker.load(plan.asset, moved(store, tmp_path / "made"), offsets)
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         assert known_erasures(store, plan.asset, pending=True) == [erasure]
         hidden = ErasedKeys(lambda: MAC_KEYS)
         hidden.add(plan.topic, [erasure])
@@ -194,7 +194,7 @@ def test_a_kill_at_any_step(kafka: str, history: History, tmp_path: Path, step: 
     history.send(200)
     with following(kafka, tmp_path / "index") as (worker, store):
         worker.set_plans([plan])
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         before = store.offsets(plan.asset)
     history.send(300)
     offsets = history.tables(kafka, tmp_path / "made")
@@ -218,5 +218,5 @@ def test_a_kill_at_any_step(kafka: str, history: History, tmp_path: Path, step: 
     history.send(100)
     with following(kafka, tmp_path / "index") as (worker, store):
         worker.set_plans([replace(plan)])
-        wait_until_level(worker)
+        wait_until_caught_up(worker)
         history.check(IndexReader(store), tmp_path / "written")

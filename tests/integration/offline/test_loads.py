@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from caraway.compute.query.model import Rows
 from caraway.dataplane.index.feeding.worker import IndexWorker
 from caraway.dataplane.index.reader import DatasetReader, IndexReader
+from caraway.dataplane.index.records.removal import known_erasures
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.graph.plan.model import IndexPlan
@@ -187,6 +188,24 @@ def test_a_shard_has_its_partitions_only(loads: Loads, tmp_path: Path) -> None:
             records += manifest.records
             assert repr(loads.read(loaded, plan, rows)) == repr(loads.read(followed, plan, rows))
     assert records > 0
+
+
+def test_the_tables_have_no_record_of_an_erased_key(shop: Shop, loads: Loads, tmp_path: Path) -> None:
+    rows = asked(200)
+    shop.client.erase("Users", [{"user": 3}], downstream=False)
+    plan = loads.plans["Users"]
+    with IndexStore(tmp_path / "loaded") as loaded, IndexStore(tmp_path / "followed") as followed:
+        loads.load(loaded, "Users", loads.ask("Users"))
+        loads.follow(followed)
+        # The database has the key of the erasure only, by which it looks for entries once more.
+        assert len(known_erasures(loaded, plan.asset, pending=True)) == 1
+        values, found = loads.read(loaded, plan, rows)
+        expected, known = loads.read(followed, plan, rows)
+        erased = [user == 3 for user in rows["Buyer.user"]]
+        assert any(there for there, gone in zip(known, erased, strict=True) if gone)
+        assert found == [there and not gone for there, gone in zip(known, erased, strict=True)]
+        for column, wanted in zip(values, expected, strict=True):
+            assert all(v == w for v, w, there in zip(column, wanted, found, strict=True) if there)
 
 
 @pytest.mark.full(reason="Spark starts twice; test_a_loaded_index_answers_as_the_followed_one has the rest")

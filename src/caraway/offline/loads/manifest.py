@@ -1,4 +1,4 @@
-"""What a load builds, and its result: the tables, and the offsets up to which they account for the topic."""
+"""The index that a load builds, and its result: the tables, and the offsets up to which they account for the topic."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a process of Spark's tasks opens at its first task of a run, and keeps for the others."""
+"""The parts that a process of Spark's tasks opens at its first task of a run, and keeps for the others."""
 
 import atexit
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ atexit.register(_closing.close)
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """What tasks of any kind need: the object store that all of them see, and the records."""
+    """The parts that tasks of any kind need: the object store that all of them see, and the records."""
 
     objects: ObjectFolder
     context: QueryContext
@@ -34,7 +34,7 @@ class TaskContext:
 def kept(name: str, kind: type[T], make: Callable[[ExitStack], T]) -> T:
     """Return what `make` has made for a run in this process, and made if this is the first call with its name.
 
-    What was made for another run is closed.
+    The object of an earlier run is closed.
     """
     found = _open.get(name)
     if not isinstance(found, kind):

@@ -83,7 +83,7 @@ class Requests:
 
 @dataclass
 class Worker:
-    """What fills a database, without a broker."""
+    """A stand-in for the threads that fill a database."""
 
     store: IndexStore
     statuses: dict[bytes, IndexStatus]
