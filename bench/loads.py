@@ -6,7 +6,8 @@ The rows are inputs of twenty aggregates (count, sum, average, stddev and max ov
 table of the archive first, which isn't measured. The seconds of the load are those from the request to the end: Spark's
 start, its tasks, and the database that takes the tables.
 
-The processor time by step is measured in this process: `--sample` rows are read and divided, and one division is built.
+The processor time by step is measured in this process: `--sample` rows are read and divided, and the division with the
+least keys is built.
 The thread's cost is that of `--compared` of the same rows in the order of their topic, without reading the topic.
 """
 
@@ -187,18 +188,17 @@ def steps(source: ArchivedTopics, index: LoadIndex, rows: int) -> dict[str, floa
     """Return the processor time of the steps for a record, in microseconds."""
     parts = parts_of(index)
     bounds = sampled_bounds(source, index, parts, divisions_for(max(index.found.rows, DIVISION_RECORDS), 1))
-    begun = time.process_time()
-    batches: dict[int, list[pa.RecordBatch]] = {}
-    read = 0
+    begun = divided = time.process_time()
+    division: list[pa.RecordBatch] = []
+    read = built = 0
     for part in parts:
-        for piece in divided_records(source, index, part, bounds):
-            batches.setdefault(piece.division, []).append(as_batch(piece))
-        read += part.rows
-        if read >= rows:
-            break
-    divided = time.process_time()
-    division = max(batches.values(), key=len)
-    built = 0
+        batches = [as_batch(piece) for piece in divided_records(source, index, part, bounds)]
+        if read < rows:
+            read += part.rows
+            divided = time.process_time()
+        # The records of the other parts are read for the one division that is built.
+        division += [batch for batch in batches if batch.column("division")[0].as_py() == 0]
+    gathered = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         frames = (piece.frame for piece in of_batches(iter(division)))
         for table in division_tables(index.plan, index.topic, frames, folder=Path(folder), erased=ErasedKeys(dict)):
@@ -206,8 +206,8 @@ def steps(source: ArchivedTopics, index: LoadIndex, rows: int) -> dict[str, floa
     done = time.process_time()
     return {
         "divide_us": (divided - begun) / read * 1e6,
-        "build_us": (done - divided) / built * 1e6,
-        "load_us": (divided - begun) / read * 1e6 + (done - divided) / built * 1e6,
+        "build_us": (done - gathered) / built * 1e6,
+        "load_us": (divided - begun) / read * 1e6 + (done - gathered) / built * 1e6,
         "built_records": float(built),
     }
 

@@ -34,8 +34,8 @@ Batches = Iterator[pa.RecordBatch]
 
 # The records that a task reads at a time; with the copies that dividing them makes they take some 300 MB.
 PART_RECORDS = 1_000_000
-# The records of a division, about. Its task sorts them in memory, where they take some 200 MB, and the server stops for
-# some 20 ms for each table that it takes, so divisions should be neither large nor many.
+# The records of a division, about. Its task, which sorts them in memory, takes some 620 MB, and the server stops for 1
+# to 20 ms for each table that it takes, so divisions should be neither large nor many.
 DIVISION_RECORDS = 1_500_000
 # The parts from whose keys the bounds of divisions are taken, and the keys of each division: the size of a division
 # then varies by a tenth.

@@ -8,7 +8,7 @@ from rocksdict import Cache, SstFileWriter
 from caraway.dataplane.index.storage.database import MEBIBYTE, TRANSLATED, database_options
 
 # A table ends after so many bytes of keys and values. Its file is smaller, since it is compressed. The database opens
-# each table while it takes it, which stops the process for some 20 ms a table, so tables shouldn't be small.
+# each table while it takes it, which stops the process for 1 to 20 ms a table, so tables shouldn't be small.
 TABLE_BYTES = 512 * MEBIBYTE
 # A writer of tables reads nothing, so it needs no cache worth the name.
 _CACHE_BYTES = MEBIBYTE
