@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from caraway.client.arguments import input_features, output_features
 from caraway.client.client import Client
 from caraway.client.extras import imported
+from caraway.client.training import frame_of
 from caraway.dtypes.instants import instant_us
 from caraway.errors import InvalidInputError, OfflineQueryError, quoted
 from caraway.featuresets.features import Feature
@@ -136,12 +138,14 @@ def feature_history(
         timeout=timeout,
         progress=False,
     )
+    # `to_pandas` would warn of rows by methods of the training set, which the caller of this function doesn't have.
+    rows = frame_of(pa.concat_tables(found.parts()))
     if found.failed:
-        reason = found.errors().iloc[0, -1]
+        reason = rows.iloc[:, -1].dropna().iloc[0]
         if found.failed == len(found):
             raise OfflineQueryError(f"{WHERE}: the features can't be computed as of any of the times: {reason}")
         warnings.warn(f"{WHERE}: {found.failed} of {points} points have no value: {reason}", stacklevel=2)
-    frame = found.to_pandas()
+    frame = rows.iloc[:, :-2]
     return frame.drop(columns=[TIME, *(name for name in given if name in frame and name not in wanted)]).set_index(
         times
     )

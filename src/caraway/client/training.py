@@ -43,7 +43,8 @@ T = TypeVar("T")
 class TrainingSet:
     """The rows of a finished offline query with their features.
 
-    Parts are fetched when they are read, so `batches` needs memory for one part only.
+    Parts are fetched when they are read, so `batches` needs memory for one part only. Reading rows that failed, or that
+    ask for more history than there is, warns of them once, with the first reason.
 
     Attributes:
         request_id: The id of the query.
@@ -72,6 +73,8 @@ class TrainingSet:
         self._parts = int(status["parts"])
         self._read = read
         self._profiles: dict[tuple[str, ...], Profile] = {}
+        # The methods whose rows the reader knows of: it has called them, or was warned.
+        self._known: set[str] = set()
         if self.own_events > MOST:
             warnings.warn(
                 f"{self.own_events:.0%} of the rows have an event at their own time, which their features count, while "
@@ -98,24 +101,24 @@ class TrainingSet:
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table, without `_history` and `_error`: features of failed rows are null."""
-        return _features(self._whole())
+        return self._all()
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas frame with nullable columns; see `to_arrow`."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas(types_mapper=_NULLABLE.get)
-        return frame
+        return frame_of(self._all())
 
     def to_polars(self) -> "pl.DataFrame":
         """Return all rows as a polars frame; see `to_arrow`."""
         import polars as pl  # noqa: PLC0415 (takes longer to import than the client)
 
-        return pl.DataFrame(pl.from_arrow(self.to_arrow()))
+        return pl.DataFrame(pl.from_arrow(self._all()))
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most `rows` rows, in order, without `_history` and `_error`; also `arrays`."""
         if rows < 1:
             raise InvalidInputError(f"batches: rows is a number from 1, not {rows}")
         for part in self.parts():
+            self._warn(part, stacklevel=3)
             yield from _features(part).to_batches(max_chunksize=rows)
 
     def arrays(self, columns: Columns | None = None, rows: int = BATCH_ROWS) -> Iterator[dict[str, Array]]:
@@ -185,7 +188,8 @@ class TrainingSet:
 
     def errors(self) -> pd.DataFrame:
         """Return the rows that failed with their reasons, in the last column; their labels are the rows' numbers."""
-        frame: pd.DataFrame = self._whole().to_pandas(types_mapper=_NULLABLE.get)
+        self._known.add("errors")
+        frame = frame_of(self._whole())
         return frame[frame[frame.columns[-1]].notna()].drop(columns=frame.columns[-2])
 
     def short_history(self) -> pd.DataFrame:
@@ -195,12 +199,35 @@ class TrainingSet:
         beyond that. Its features have the values that would have been served then; but a count of thirty days that has
         seen only three isn't comparable with the others. The labels of the frame are the rows' numbers.
         """
-        frame: pd.DataFrame = self._whole().to_pandas(types_mapper=_NULLABLE.get)
+        self._known.add("short_history")
+        frame = frame_of(self._whole())
         return frame[frame[frame.columns[-2]].notna()].drop(columns=frame.columns[-1])
 
     def _whole(self) -> pa.Table:
         tables = list(self.parts())
         return pa.concat_tables(tables) if tables else pa.table({})
+
+    def _all(self) -> pa.Table:
+        whole = self._whole()
+        # A warning is shown at the line that calls the public method, which calls this one.
+        self._warn(whole, stacklevel=4)
+        return _features(whole)
+
+    def _warn(self, table: pa.Table, *, stacklevel: int) -> None:
+        """Warn, once each, of rows that failed and of rows short of history, if rows that are read are such."""
+        for number, column, fault, method in (
+            (self.failed, -1, "failed, so that their features are null", "errors"),
+            (self.short, -2, "ask for more history than there is", "short_history"),
+        ):
+            if not number or method in self._known:
+                continue
+            if reasons := table[table.column_names[column]].drop_null():
+                self._known.add(method)
+                warnings.warn(
+                    f"{number:,} of {self.rows:,} rows {fault}. The first reason: {reasons[0]}. {method}() returns "
+                    "these rows with their reasons",
+                    stacklevel=stacklevel,
+                )
 
     def _repr_html_(self) -> str:
         if not self._parts:
@@ -323,6 +350,12 @@ def table_of(frame: Any) -> pa.Table:
         # polars is loaded already, since the frame is one of its frames, so `sys.modules` has it.
         return frame.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
     raise InvalidInputError(f"rows are a frame of pandas or polars, or an Arrow table, not {type(frame).__name__}")
+
+
+def frame_of(table: pa.Table) -> pd.DataFrame:
+    """Return rows as a pandas frame with nullable columns."""
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_NULLABLE.get)
+    return frame
 
 
 def _features(table: pa.Table) -> pa.Table:

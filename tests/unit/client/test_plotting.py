@@ -159,20 +159,21 @@ def answers(stub: Stub, errors: list[str | None]) -> None:
         {
             "Shop.in_1h": pa.array([1 if error is None else None for error in errors], pa.int64()),
             "time": pa.array([NOON] * len(errors), pa.timestamp("us", "UTC")),
-            "_history": pa.nulls(len(errors), pa.string()),
+            "_history": pa.array(["Turnover begins later"] * len(errors), pa.string()),
             "_error": pa.array(errors, pa.string()),
         }
     )
     status = {"request_id": "r", "status": "succeeded", "rows": len(errors), "error": None, "parts": 1}
-    done = status | {"rows_done": len(errors), "rows_failed": failed}
+    done = status | {"rows_done": len(errors), "rows_failed": failed, "rows_short": len(errors)}
     stub.answers = [(200, {"request_id": "r"}), (200, done), (200, stream_of(result))]
 
 
 def test_a_point_that_fails_is_a_gap_and_the_reason_is_told() -> None:
     with running() as stub, Client(stub.url) as client:
         answers(stub, [None, "row 1: no shop", None])
-        with pytest.warns(UserWarning, match="1 of 3 points have no value: row 1: no shop"):
+        with pytest.warns(UserWarning, match="1 of 3 points have no value: row 1: no shop") as told:
             axes = plot_features(["Shop.in_1h"], {"Shop.shop": "a"}, NOON, NOON + HOUR, points=3, client=client)
+        assert len(told) == 1, "a chart has no rows whose history its reader could look up"
         np.testing.assert_array_equal(np.asarray(axes.get_lines()[0].get_ydata()), [1.0, np.nan, 1.0])
         answers(stub, ["row 0: no shop", "row 1: no shop"])
         with pytest.raises(OfflineQueryError, match="as of any of the times: row 0: no shop"):

@@ -1,5 +1,6 @@
 """Training sets at the desk: what goes to the server, what comes back, and how long one waits."""
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,6 +47,37 @@ def test_rows_that_mostly_see_their_own_event_are_warned_of() -> None:
     with pytest.warns(UserWarning, match="93% of the rows have an event at their own time.*before=True"):
         found = TrainingSet({**DONE, "own_events": 0.93}, PARTS.__getitem__)
     assert found.own_events == 0.93
+
+
+def test_rows_that_failed_or_lack_history_are_warned_of_once_when_they_are_read() -> None:
+    found = TrainingSet(DONE, PARTS.__getitem__)
+    with pytest.warns(UserWarning, match="rows") as told:
+        found.to_pandas()
+    assert {warning.filename for warning in told} == {__file__}
+    failed, short = (str(warning.message) for warning in told)
+    assert failed.startswith("1 of 3 rows failed, so that their features are null. The first reason: row 1: no n. err")
+    assert failed.endswith("errors() returns these rows with their reasons")
+    assert short.startswith("1 of 3 rows ask for more history than there is. The first reason: D begins later. short_h")
+    assert short.endswith("short_history() returns these rows with their reasons")
+    with warnings.catch_warnings(action="error"):
+        assert (len(found.to_polars()), len(list(found.batches()))) == (3, 2)
+    # Batches are read part by part, so the warnings come with the parts that have such rows.
+    right, wrong = PARTS[1], PARTS[0]
+    batches = TrainingSet(DONE, [right, wrong].__getitem__).batches()
+    assert next(batches)["S.n"].to_pylist() == [3]
+    with pytest.warns(UserWarning, match="1 of 3 rows failed") as told:
+        next(batches)
+    assert {warning.filename for warning in told} == {__file__}
+
+
+@pytest.mark.filterwarnings("error")
+def test_somebody_who_reads_the_reasons_isnt_warned_of_them() -> None:
+    found = TrainingSet(DONE, PARTS.__getitem__)
+    assert len(list(found.parts())) == 2
+    assert (len(found.errors()), len(found.short_history())) == (1, 1)
+    assert len(found.to_pandas()) == 3
+    right = DONE | {"rows_failed": 0, "rows_short": 0, "parts": 1}
+    assert len(TrainingSet(right, [PARTS[1]].__getitem__).to_pandas()) == 1
 
 
 def test_the_rows_come_in_every_form() -> None:
