@@ -255,6 +255,7 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         Each row that fits is accepted, whatever the other rows are. A chunk that gets no answer, or an error of the
         server, is sent again; the server recognises rows that it has accepted before. If the server asks to wait,
         because it is behind or busy (429), the chunk is sent again after the time that it asks for.
+        Datetimes without a zone are sent as UTC, with a warning.
 
         Args:
             webhook: Name of the webhook.

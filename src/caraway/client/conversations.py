@@ -5,6 +5,7 @@ seconds to pause. A connection runs it, and returns what it returns.
 """
 
 import uuid
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from caraway.client.frames import (
     typed_array,
     typed_values,
     untyped_array,
+    zone_remarks,
 )
 from caraway.client.response import TOO_MANY, Response
 from caraway.client.results import LogReport, LogResult, none_taken, refused
@@ -138,7 +140,11 @@ def log_rows(
     if not len(frame):
         print("log: the frame has no rows, nothing is sent")  # noqa: T201 (part of the API)
         return None
-    data, report = columns_of(frame), LogReport(webhook, endpoint)
+    data, remarks = columns_of(frame), zone_remarks(frame)
+    report = LogReport(webhook, endpoint, remarks)
+    for remark in remarks:
+        # The warning is shown at the line that calls `log` of a client, which has a connection run this.
+        warnings.warn(remark, stacklevel=4)
     for start in range(0, len(frame), batch_size):
         chunk = {name: values[start : start + batch_size] for name, values in data.items()}
         body = {"webhook": webhook, "endpoint": endpoint, "data": chunk}

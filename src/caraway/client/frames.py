@@ -11,7 +11,7 @@ import pandas as pd
 
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
 from caraway.dtypes.frames import objects, to_array
-from caraway.dtypes.instants import instant_us, iso_instant
+from caraway.dtypes.instants import SAMPLED_VALUES, instant_us, iso_instant, lacks_zone, without_zone
 from caraway.dtypes.types import DataType, base_type, is_optional, optional, type_name
 from caraway.dtypes.values import decode, from_json, is_null
 from caraway.errors import InvalidInputError
@@ -66,6 +66,22 @@ def json_value(value: Any) -> Any:
 def columns_of(frame: pd.DataFrame) -> dict[str, list[Any]]:
     """Return a frame as an object of columns."""
     return {str(name): column_values(frame[name]) for name in frame.columns}
+
+
+def zone_remarks(frame: pd.DataFrame) -> list[str]:
+    """Return the remarks on columns of datetimes without a zone, which `column_values` sends as UTC.
+
+    Columns of texts get none, since a frame doesn't tell which of them are times. The server remarks on those.
+    """
+    return [without_zone(str(name)) for name in frame.columns if _lacks_zone(frame[name])]
+
+
+def _lacks_zone(column: "pd.Series[Any]") -> bool:
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return column.dt.tz is None and bool(column.notna().any())
+    if column.dtype != object:
+        return False
+    return any(not isinstance(value, str) and lacks_zone(value) for value in column.iloc[:SAMPLED_VALUES])
 
 
 def instants(timestamps: "pd.Series[Any] | Sequence[Any]", rows: int) -> list[str]:

@@ -11,7 +11,16 @@ from caraway.client.arguments import input_features, output_features
 from caraway.client.caller import Caller
 from caraway.client.offline import explain_parameters, offline_body
 from caraway.client.progress import progress_for
-from caraway.client.training import ARROW, TrainingSet, stream_of, table_in, until_answered, wait_for
+from caraway.client.training import (
+    ARROW,
+    TrainingSet,
+    stream_of,
+    table_in,
+    table_of,
+    until_answered,
+    wait_for,
+    warn_of_zones,
+)
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 
@@ -158,7 +167,7 @@ class OfflineCalls(Caller):
         Args:
             inputs: The features that the rows supply, as objects or full names.
             outputs: The wanted features, as objects or names.
-            timestamp_column: The column with the time of each row.
+            timestamp_column: The column with the time of each row; UTC if it has no zone, with a warning.
             rows: A frame of pandas or polars, or an Arrow table: a column for each input, named by its full name, and
                 that of times. Other columns, such as labels, are in the result as well.
             as_known: True: each row sees only what had been ingested by its time. Rows that came late, or were added
@@ -194,7 +203,9 @@ class OfflineCalls(Caller):
         if execution != "auto":
             params["execution"] = execution
         headers = self._headers() | {"Content-Type": ARROW}
-        begun = self._connection.post_bytes("/query_offline", stream_of(rows), headers, params).json()
+        table = table_of(rows)
+        warn_of_zones(table, names, timestamp_column)
+        begun = self._connection.post_bytes("/query_offline", stream_of(table), headers, params).json()
         return self.offline_result(begun["request_id"], timeout=timeout, progress=progress)
 
     def offline_result(

@@ -1,6 +1,6 @@
 """The results of `Client.log` and `Client.commit`: responses of the server with attributes for what they report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,7 @@ class LogResult(Response):
         accepted: The number of rows, of all chunks, that all datasets of the endpoint accepted.
         rejected: The number of rows, of all chunks, that at least one dataset refused.
         refused: The refused rows with reasons; the server returns the first 20 of each chunk.
-        warnings: Further remarks of the server, such as fields that no dataset has.
+        warnings: Further remarks, such as on fields that no dataset has, and on times without a zone.
     """
 
     webhook: str = ""
@@ -245,12 +245,13 @@ class RowsRefusedError(InvalidInputError):
 class LogReport:
     """Collects the server's answers to the chunks of a frame."""
 
-    def __init__(self, webhook: str, endpoint: str) -> None:
+    def __init__(self, webhook: str, endpoint: str, remarks: Iterable[str] = ()) -> None:
+        """Begin with the remarks of the client, which come before those of the server."""
         self._webhook = webhook
         self._endpoint = endpoint
         self._chunks = self._accepted = self._rejected = 0
         self._refused: list[RefusedRow] = []
-        self._warnings: dict[str, None] = {}
+        self._warnings = dict.fromkeys(remarks)
         self._last = Response(200, {}, b"{}")
 
     def add(self, start: int, rows: int, report: Mapping[str, Any], response: Response) -> None:

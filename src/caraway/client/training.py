@@ -12,6 +12,7 @@ import pyarrow as pa
 from caraway.client.batches import Array, Columns, array_batches, torch_dataset
 from caraway.client.progress import Progress
 from caraway.compute.profiles.tables import Profile, profiled
+from caraway.dtypes.instants import SAMPLED_VALUES, lacks_zone, without_zone
 from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError, RemoteError, UnavailableError
 from caraway.featuresets.features import Feature
 from caraway.process.displays import Table, html
@@ -350,6 +351,22 @@ def table_of(frame: Any) -> pa.Table:
         # polars is loaded already, since the frame is one of its frames, so `sys.modules` has it.
         return frame.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
     raise InvalidInputError(f"rows are a frame of pandas or polars, or an Arrow table, not {type(frame).__name__}")
+
+
+def warn_of_zones(table: pa.Table, inputs: Sequence[str], timestamp_column: str) -> None:
+    """Warn the caller's caller of inputs and times of rows that have no zone, which the server takes as UTC."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name != timestamp_column and name not in inputs:
+            continue
+        if pa.types.is_timestamp(column.type):
+            is_without = column.type.tz is None and column.null_count < len(column)
+        else:
+            # Only the texts of the rows' times are times for sure.
+            is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+            texts = column[:SAMPLED_VALUES].to_pylist() if is_text and name == timestamp_column else ()
+            is_without = any(map(lacks_zone, texts))
+        if is_without:
+            warnings.warn(without_zone(name), stacklevel=3)
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:

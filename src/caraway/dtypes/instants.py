@@ -31,6 +31,11 @@ MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // US
 # with a comment, have some 50.
 MAX_TEXT = 200
 
+# The number of values of a column that are searched for a zone; a sender writes all its times in one way.
+SAMPLED_VALUES = 20
+
+# A date with a time of day, and without a zone behind it.
+_WITHOUT_ZONE = re.compile(r"\d+-\d+-\d+[ T]\d+:\d+(:[\d.,]+)?\s*")
 _SLASHES = re.compile(r"^(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
 
 
@@ -59,6 +64,18 @@ def instant_us(value: Any) -> int:
     if isinstance(value, date):
         return (value - EPOCH_DAY).days * US_PER_DAY
     raise InvalidInputError(f"expected datetime, found {type(value).__name__} {quoted(value)}")
+
+
+def lacks_zone(value: object) -> bool:
+    """Return whether a value is a datetime, or a text of one, that has a time of day and no zone."""
+    if isinstance(value, str):
+        return _WITHOUT_ZONE.fullmatch(value) is not None
+    return value is not pd.NaT and isinstance(value, datetime) and value.tzinfo is None
+
+
+def without_zone(name: str) -> str:
+    """Return the remark on a column of times that lack a zone."""
+    return f"times of {name} have no zone and are taken as UTC; write them as 2026-01-31T12:00:00Z"
 
 
 def day_number(value: Any) -> int:

@@ -1,6 +1,7 @@
 # Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
 # mypy: disable-error-code="arg-type, list-item, type-arg, valid-type"
 import json
+import warnings
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal as Number
@@ -130,7 +131,7 @@ def test_nothing_wrong_is_sent(call: Callable[[Client], Any], error: type[Except
 @pytest.mark.spec("featuresets:6:2")
 def test_log_sends_chunks_that_can_be_recognised() -> None:
     server = Server({})
-    at = pd.to_datetime(["2024-01-01T00:00:00.123456", None, "2024-01-02"], format="ISO8601")
+    at = pd.to_datetime(["2024-01-01T00:00:00.123456", None, "2024-01-02"], format="ISO8601", utc=True)
     frame = pd.DataFrame({"pot": [1, 2, 3], "at": at})
     server.client().log("web", "pots", frame, batch_size=2)
     assert server.body(0) == {
@@ -149,6 +150,34 @@ def test_log_names_the_rejected_rows() -> None:
     server = Server({"rejected": 0, "errors": []}, {"rejected": 1, "errors": [error]})
     with pytest.raises(InvalidInputError, match=r"web/pots took 3 of 4 rows.*\n.*row 3, pot: expected int"):
         server.client().log("web", "pots", pd.DataFrame({"pot": [1, 2, 3, "x"]}), batch_size=2)
+
+
+NO_ZONE = "times of at have no zone and are taken as UTC; write them as 2026-01-31T12:00:00Z"
+NAIVE = datetime(2024, 1, 1)  # noqa: DTZ001 (what is tested)
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (pd.to_datetime(["2024-01-01", None]), [NO_ZONE]),
+        (pd.to_datetime(["2024-01-01", None], utc=True), []),
+        (pd.Series([NAIVE, None], dtype=object), [NO_ZONE]),
+        (pd.Series([datetime(2024, 1, 1, tzinfo=UTC), None], dtype=object), []),
+        (pd.Series([pd.NaT, None], dtype=object), []),
+        (pd.Series([None, None], dtype="datetime64[ns]"), []),
+        (["2024-01-01T00:00:00", None], []),
+        ([date(2024, 1, 1), None], []),
+    ],
+    ids=["naive", "zone", "naive objects", "objects", "nulls", "nulls of a type", "the server sees texts", "dates"],
+)
+def test_log_tells_of_times_without_a_zone(at: Any, told: list[str]) -> None:
+    server = Server({"accepted": 2, "rejected": 0, "warnings": ["of the server"]})
+    with warnings.catch_warnings(record=True, action="always") as shown:
+        result = server.client().log("web", "pots", pd.DataFrame({"at": at}))
+    assert [str(warning.message) for warning in shown] == told
+    assert {warning.filename for warning in shown} <= {__file__}
+    assert result is not None
+    assert result.warnings == (*told, "of the server")
 
 
 def test_log_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from caraway.client import Client
 from caraway.client.progress import Silent
 from caraway.client.training import TrainingSet, stream_of, table_in, wait_for
 from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError, RemoteError, UnavailableError
 from caraway.testing import MockClient
+from tests.unit.client.stub import running
 
 PARTS = [
     pa.table(
@@ -78,6 +80,31 @@ def test_somebody_who_reads_the_reasons_isnt_warned_of_them() -> None:
     assert len(found.to_pandas()) == 3
     right = DONE | {"rows_failed": 0, "rows_short": 0, "parts": 1}
     assert len(TrainingSet(right, [PARTS[1]].__getitem__).to_pandas()) == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (pd.to_datetime(["2024-01-01"]), True),
+        (pd.to_datetime(["2024-01-01"], utc=True), False),
+        (["2024-01-01T00:00:00"], True),
+        (["2024-01-01T00:00:00Z"], False),
+        (["2024-01-01"], False),
+        ([1_704_067_200], False),
+    ],
+)
+def test_rows_whose_times_have_no_zone_are_warned_of(at: Any, told: bool) -> None:
+    label = pd.to_datetime(["2024-01-01"])
+    frame = pd.DataFrame({"S.n": [1], "at": at, "label": label})
+    done = DONE | {"status": "succeeded", "rows": 1, "error": None}
+    for rows in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        with running() as stub, Client(stub.url) as client:
+            stub.answers = [(200, {"request_id": "r"}), (200, done)]
+            with warnings.catch_warnings(record=True, action="always") as shown:
+                client.training_set(["S.n"], ["S.x"], "at", rows, progress=False)
+        text = "times of at have no zone and are taken as UTC; write them as 2026-01-31T12:00:00Z"
+        assert [str(warning.message) for warning in shown] == ([text] if told else [])
+        assert {warning.filename for warning in shown} <= {__file__}
 
 
 def test_the_rows_come_in_every_form() -> None:

@@ -3,7 +3,6 @@
 The remarks on times are constant texts, so that a client that sends many requests shows each of them once.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -11,15 +10,12 @@ from difflib import get_close_matches
 from caraway.dataplane.ingest.table import Table
 from caraway.dataplane.ingest.targets import RowError, Span, Target
 from caraway.dtypes.durations import print_duration
+from caraway.dtypes.instants import SAMPLED_VALUES, lacks_zone, without_zone
 from caraway.dtypes.types import DATETIME, base_type
 
 # An event time may be up to this many microseconds later than this machine's clock without a remark, because the clocks
 # of senders differ.
 CLOCKS_US = 60_000_000
-# The number of rows of a request whose texts are searched for a zone; a sender writes all its times in one way.
-SAMPLED_ROWS = 20
-# A date with a time of day, and without a zone behind it.
-_WITHOUT_ZONE = re.compile(r"\d+-\d+-\d+[ T]\d+:\d+(:[\d.,]+)?\s*")
 
 
 def remarks_on_times(target: Target, rows: Table, span: Span | None, now_us: int) -> Iterator[str]:
@@ -35,9 +31,9 @@ def remarks_on_times(target: Target, rows: Table, span: Span | None, now_us: int
             )
     for column in target.plan.fields:
         if base_type(column.dtype) == DATETIME:
-            cells = rows.column(column.name, 0, min(SAMPLED_ROWS, len(rows)))
-            if any(isinstance(cell, str) and _WITHOUT_ZONE.fullmatch(cell) for cell in cells):
-                yield f"times of {column.name} have no zone and are taken as UTC; write them as 2026-01-31T12:00:00Z"
+            cells = rows.column(column.name, 0, min(SAMPLED_VALUES, len(rows)))
+            if any(map(lacks_zone, cells)):
+                yield without_zone(column.name)
 
 
 def with_meant(errors: Sequence[RowError], unknown: Sequence[str]) -> tuple[RowError, ...]:
