@@ -1,5 +1,6 @@
 """Pictures of the lineage in columns, around an entity or of the whole graph, as coordinates for SVG."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,12 @@ MAX_IN_COLUMN = 10
 # In the picture of the whole graph, which is scrolled: the most entities of a column, and the most columns. Featuresets
 # may be computed from each other, so the number of columns needs a bound.
 MAX_IN_WHOLE, MAX_COLUMNS = 40, 12
-# The sizes of boxes and gaps, in pixels, and the most characters of a name that fit into a box.
+# The sizes of boxes and gaps, in pixels, and the most characters of a name that fit into a box: a bold letter of DejaVu
+# Sans, which is wider than other fonts, takes some 8 pixels of the 188 that a box has for its name.
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 208, 40, 56, 12, 8
-LABEL = 25
+LABEL = 22
+# Matches the name of a source or a sink, and one of its settings with a value, but for the format of rows.
+SYSTEM, SETTING = re.compile(r"\[[^:]*: (.*?)\]\((.*)\)"), re.compile(r"\b(?!format=)\w+=([^,]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,7 @@ def _drawn(
     boxes: dict[str, Box] = {}
     others: list[Box] = []
     for place, number in enumerate(sorted(columns)):
-        x, nodes = MARGIN + place * (BOX_WIDTH + GAP_X), columns[number]
+        x, nodes = _x(place), columns[number]
         count = len(nodes) + (number in left_out)
         y = (height - count * BOX_HEIGHT - (count - 1) * GAP_Y) // 2
         for node in nodes:
@@ -101,8 +105,9 @@ def _drawn(
         if number in left_out:
             text = f"{left_out[number]:,} more"
             others.append(Box(id="", kind="", name=text, label=text, x=x, y=y))
+    tops = [sorted(box.y for box in (*boxes.values(), *others) if box.x == _x(place)) for place in range(len(columns))]
     lines = [
-        _line(boxes[before], boxes[after])
+        _line(boxes[before], boxes[after], tops)
         for before in boxes
         for after in below.get(before, ())
         if after in boxes and boxes[before].x < boxes[after].x
@@ -111,13 +116,33 @@ def _drawn(
     return Picture((*boxes.values(), *others), tuple(lines), width, height, sum(left_out.values()))
 
 
+def _x(place: int) -> int:
+    return MARGIN + place * (BOX_WIDTH + GAP_X)
+
+
 def _label(name: str) -> str:
+    if found := SYSTEM.fullmatch(name):
+        name = f"{found[1]}: {'/'.join(SETTING.findall(found[2]))}"
     # A long name is cut in its middle: the name of a source begins with the system and ends with what is read from it.
     return name if len(name) <= LABEL else f"{name[: LABEL // 3]}…{name[-(LABEL - LABEL // 3 - 1) :]}"
 
 
-def _line(before: Box, after: Box) -> str:
-    x1, y1 = before.x + BOX_WIDTH, before.y + BOX_HEIGHT // 2
-    x2, y2 = after.x, after.y + BOX_HEIGHT // 2
+def _line(before: Box, after: Box, tops: Sequence[Sequence[int]]) -> str:
+    """Return the path from a box to another one; `tops` has the upper edges of the boxes of each column, sorted."""
+    x, y = before.x + BOX_WIDTH, before.y + BOX_HEIGHT // 2
+    end = after.y + BOX_HEIGHT // 2
+    path = f"M{x} {y}"
+    for place, column in enumerate(tops):
+        if before.x < _x(place) < after.x:
+            # A line that went on behind a box would seem to come from it, so it takes the next gap between two boxes.
+            straight = y + (end - y) * (_x(place) - x) / (after.x - x)
+            gaps = [column[0] - GAP_Y // 2, *(top + BOX_HEIGHT + GAP_Y // 2 for top in column)]
+            gap = min(gaps, key=lambda one: abs(one - straight))
+            path += f"{_curve(x, y, _x(place), gap)}H{_x(place) + BOX_WIDTH}"
+            x, y = _x(place) + BOX_WIDTH, gap
+    return path + _curve(x, y, after.x, end)
+
+
+def _curve(x1: int, y1: int, x2: int, y2: int) -> str:
     bend = GAP_X // 2
-    return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
+    return f"C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"

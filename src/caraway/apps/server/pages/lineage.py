@@ -23,8 +23,14 @@ LISTED = 200
 
 async def lineage(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """Return the page with what is around an entity, as a picture and as lists; without an entity, its choice."""
-    catalogue, node = context.catalogue(request), given(request, "node")
+    catalogue, node, name = context.catalogue(request), given(request, "node"), given(request, "name")
     depth = whole(request, "depth", DEPTH, MAX_DEPTH)
+    if name and not node:
+        # The pages of entities have their names in their addresses, so people write `name=` here, too.
+        node = next((f"{entry.kind}:{entry.name}" for entry in catalogue.entries if entry.name == name), "")
+        if not node:
+            near = meant(name, [entry.name for entry in catalogue.entries])
+            raise UnknownEntityError(f"the branch has no entity {name[:200]!r}{near}")
     if node and not catalogue.has(node):
         known = [f"{entry.kind}:{entry.name}" for entry in catalogue.entries]
         raise UnknownEntityError(f"the branch has no entity {node[:200]!r}{meant(node, known)}")
