@@ -1,7 +1,9 @@
 """Templates become HTML. Values are escaped, and a name that a template uses but nobody gave is an error."""
 
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -34,6 +36,7 @@ def _environment() -> Environment:
         "instant": figures.instant,
         "marked": marked,
         "text_of": text_of,
+        "by_remedy": by_remedy,
     }
     environment.globals |= {"monitoring": monitoring, "operating": operating}
     return environment
@@ -43,6 +46,16 @@ def marked(text: str) -> Markup:
     """Return text as HTML, with what stands between backticks as code."""
     parts = (escape(part) for part in text.split("`"))
     return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def by_remedy(problems: Iterable[Any]) -> list[list[Any]]:
+    """Return problems in groups that have the same remedy, in the order of the first problem of each group."""
+    groups: dict[str, list[Any]] = {}
+    for problem in problems:
+        # Problems come from the API as mappings, and from this process as `Problem`s.
+        remedy = problem["remedy"] if isinstance(problem, Mapping) else problem.remedy
+        groups.setdefault(remedy, []).append(problem)
+    return list(groups.values())
 
 
 def render(template: str, **values: object) -> str:

@@ -1,15 +1,17 @@
 """The first pages: how everything is, and the catalog."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client import REGISTRY
 
+from caraway.apps.server.app import UNKNOWN_TARGET
 from caraway.apps.server.console.catalogue import Kind
 from caraway.apps.server.console.charts import Line, line_of
 from caraway.apps.server.console.problems import SILENT
+from caraway.apps.server.http.endpoints import Endpoint
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.lags import WORST, Lags
 from caraway.apps.server.pages.context import PageContext
@@ -26,9 +28,9 @@ PER_PAGE, LISTED = 50, 15
 
 @dataclass(slots=True)
 class Calls:
-    """The requests for one target since the server's start, by outcome, and their mean time."""
+    """The requests for one address since the server's start, by outcome, and their mean time."""
 
-    target: str
+    address: str
     answered: int = 0
     refused: int = 0
     failed: int = 0
@@ -63,7 +65,7 @@ async def overview(context: PageContext, request: Request[Any, Any]) -> HttpResp
         more_jobs=max(0, len(jobs) - LISTED),
         sources=[source for source in status["sources"] if source["dataset"] in catalogue.datasets][:LISTED],
         sinks=[sink for sink in status["sinks"] if sink["dataset"] in catalogue.datasets][:LISTED],
-        calls=calls(),
+        calls=calls(context.endpoints),
     )
 
 
@@ -126,18 +128,31 @@ def _reported(job: Row, now: datetime) -> Row:
     return job if at is not None and now - at <= SILENT else {**job, "state": "not reported"}
 
 
-def calls() -> Sequence[Calls]:
-    """Return the requests since the start of this process, by target."""
+def calls(endpoints: Mapping[str, Endpoint]) -> Sequence[Calls]:
+    """Return the requests since the start of this process, by address, without those of load balancers.
+
+    Args:
+        endpoints: The endpoints of the API by their targets.
+    """
     found: dict[str, Calls] = {}
     for family in REGISTRY.collect():
         if family.name not in {"caraway_request_counter", "caraway_request_latency_seconds"}:
             continue
         for sample in family.samples:
             target = sample.labels.get("target", "")
-            # All pages of the console are shown as one target, since they would make a longer list than all other
+            endpoint = endpoints.get(target)
+            # A load balancer asks again and again, and is refused until the server is ready, which isn't a failure.
+            if endpoint is not None and endpoint.probe:
+                continue
+            # All pages of the console are shown as one address, since they would make a longer list than all other
             # endpoints.
-            target = "console" if target.startswith("console_") else target
-            one = found.setdefault(target, Calls(target))
+            if target.startswith("console_"):
+                address = "pages of this console"
+            elif target == UNKNOWN_TARGET:
+                address = "addresses that there aren't"
+            else:
+                address = target if endpoint is None else f"{endpoint.method} {endpoint.path}"
+            one = found.setdefault(address, Calls(address))
             if sample.name == "caraway_request_latency_seconds_sum":
                 one.seconds += sample.value
             elif sample.name == "caraway_request_latency_seconds_count":
@@ -150,4 +165,4 @@ def calls() -> Sequence[Calls]:
                     one.refused += int(sample.value)
                 else:
                     one.answered += int(sample.value)
-    return sorted(found.values(), key=lambda one: one.target)
+    return sorted(found.values(), key=lambda one: one.address)

@@ -624,6 +624,31 @@ def test_the_overview_says_what_was_found_in_rows_and_features(console: Site) ->
     assert ("Readings: 306 waiting dead letters" in limited, "Pots:" in limited) == (True, False)
 
 
+def test_problems_with_the_same_remedy_are_one_card(console: Site) -> None:
+    console.letters.letters = [
+        refused(number, "Readings", name, "is missing") for number, name in enumerate(("pot", "moisture", "at", "day"))
+    ]
+    found = console.get("/console")
+    whole(found)
+    assert found.text.count("1 waiting dead letter") == 4
+    assert found.text.count("Correct what sends such rows") == 1
+
+
+def test_requests_are_named_by_their_addresses(console: Site) -> None:
+    for path in ("/api/v1/status", "/api/v1/commit", "/health", "/nowhere"):
+        console.get(path)
+    words = console.words("/console").partition("Requests since this server started")[2]
+    assert "GET /api/v1/status" in words
+    assert "addresses that there aren't" in words
+    assert "pages of this console" in words
+    assert not re.search("health|console_|unknown|sync", words)
+
+
+def test_engines_are_sentences(console: Site) -> None:
+    console.engines.append(engine(alive=False, ago=timedelta(minutes=3)))
+    assert "The engine here runs. The engine here ended 3 min ago." in console.words("/console")
+
+
 def test_the_overview_is_green_once_nothing_is_wrong(console: Site) -> None:
     console.quality.violated = console.profiles.drifted = False
     console.drift.findings, console.skew.found = [], []
