@@ -69,6 +69,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
     """Return the newest rows that were refused or failed, without their values."""
     asked = request.parameters()
     found, before = await _newest(context, request, asked, asked.limit)
+    older = await asyncio.to_thread(context.deployment.topics.letters.newest, before, 1)
     again = await asyncio.to_thread(context.deployment.topics.replays.of, [dead_letter.id for dead_letter in found])
     return json_response(
         {
@@ -76,9 +77,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
             "dead_letters": [
                 {**_summary(dead_letter), "replayed_at": again.get(dead_letter.id)} for dead_letter in found
             ],
-            "next": None
-            if before is None
-            else ",".join(f"{partition}-{offset}" for partition, offset in before.items()),
+            "next": ",".join(f"{partition}-{offset}" for partition, offset in before.items()) if older else None,
         }
     )
 
@@ -92,20 +91,21 @@ async def waiting(context: ServerContext, request: Request[Nothing, DeadLettersP
 
 async def _newest(
     context: ServerContext, request: Request[Any, Any], asked: DeadLettersParameters, limit: int
-) -> tuple[list[Letter], dict[int, int] | None]:
-    """Return the newest dead letters that are asked for, and where older ones begin; None if none was there to read."""
+) -> tuple[list[Letter], dict[int, int]]:
+    """Return the newest dead letters that are asked for, and where older ones begin."""
     served = context.deployment.graphs.require_served_graph(request.branch)
     before = _cursor(asked.before)
     topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
     dead_letters = await asyncio.to_thread(context.deployment.topics.letters.newest, before, SCANNED)
     found: list[Letter] = []
     for dead_letter in dead_letters:
-        if len(found) == limit:
-            break
-        before[dead_letter.partition] = dead_letter.offset
         if _is_asked(dead_letter, asked) and _is_seen(context, dead_letter, served, topics, request):
+            # Dead letters that nobody here may see are passed, so that older ones are promised only if there are some.
+            if len(found) == limit:
+                break
             found.append(dead_letter)
-    return found, before if dead_letters else None
+        before[dead_letter.partition] = dead_letter.offset
+    return found, before
 
 
 async def dead_letter(context: ServerContext, request: Request, name: str) -> HttpResponse:

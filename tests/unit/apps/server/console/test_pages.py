@@ -301,6 +301,19 @@ def test_a_dead_letter_is_repaired_and_replayed_once(console: Site) -> None:
     assert console.get("/console/dead-letter?name=").status == 400
 
 
+@pytest.mark.parametrize(("count", "pages"), [(8, 1), (50, 1), (51, 2), (101, 3)])
+def test_older_dead_letters_are_promised_only_if_there_are_some(console: Site, count: int, pages: int) -> None:
+    # The oldest one is of a dataset that no commit has, so nobody sees it.
+    letters = [refused(number, "Readings", "pot", "is missing") for number in range(1, count + 1)]
+    console.letters.letters = [refused(0, "Nowhere", "pot", "is missing"), *letters]
+    addresses, shown = ["/console/dead-letters"], 0
+    for address in addresses:
+        links = console.page(address).links
+        addresses += [link for link in links if "before=" in link]
+        shown += sum(link.startswith("/console/dead-letter?") for link in links)
+    assert (len(addresses), shown) == (pages, count)
+
+
 def test_a_query_is_answered_with_its_plan(console: Site) -> None:
     code = form_code(console)
     form = {"outputs": "State.species, State.mean", "rows": '{"Tap.pot": [1, 2]}', "code": code}
