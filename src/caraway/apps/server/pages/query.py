@@ -11,8 +11,8 @@ from caraway.apps.server.pages.parameters import LONGEST, given
 from caraway.apps.server.pages.session import UnreadableFieldError, form_of, json_of
 from caraway.errors import CarawayError
 
-# The most rows of the table of results.
-ROWS = 20
+# The most rows of the table of results, and the most featuresets for which the empty form offers to fill it.
+ROWS, EXAMPLES = 20, 20
 
 
 async def query_form(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
@@ -22,7 +22,10 @@ async def query_form(context: PageContext, request: Request[Any, Any]) -> HttpRe
         inputs = ", ".join(given_features(context, request, _names(outputs)))
     example = {name: [None] for name in _names(inputs)}
     rows = orjson.dumps(example, option=orjson.OPT_INDENT_2).decode() if example else ""
-    return _page(context, request, outputs=outputs, rows=rows, message="")
+    # A featureset without an extractor computes nothing: a query can't want its features.
+    known = () if outputs else context.catalogue(request).featuresets.values()
+    examples = [spec.name for spec in known if spec.extractors][:EXAMPLES]
+    return _page(context, request, outputs=outputs, rows=rows, message="", examples=examples)
 
 
 async def query(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
@@ -67,7 +70,7 @@ def _page(
     status: int = 200,
     **found: object,
 ) -> HttpResponse:
-    empty = {"columns": [], "answer": [], "more": 0, "took_ms": None, "plan": None}
+    empty = {"examples": [], "columns": [], "answer": [], "more": 0, "took_ms": None, "plan": None}
     values = {**empty, **found}
     return context.page(
         request, "query.html", http_status=status, outputs=outputs, rows=rows, message=message, **values

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote_plus, urlencode
 import pytest
 
 from caraway.apps.server.console.problems import problems_found
-from caraway.apps.server.pages import why
+from caraway.apps.server.pages import entities, why
 from caraway.apps.server.pages.session import COOKIE, PageHeaders, code_of
 from caraway.apps.server.pages.surface import PAGES
 from caraway.dataplane.topics.letter_reader import Letter
@@ -312,6 +312,23 @@ def test_older_dead_letters_are_promised_only_if_there_are_some(console: Site, c
         addresses += [link for link in links if "before=" in link]
         shown += sum(link.startswith("/console/dead-letter?") for link in links)
     assert (len(addresses), shown) == (pages, count)
+
+
+def test_newest_rows_are_columns_since_datasets_have_many_fields(console: Site, monkeypatch: Any) -> None:
+    async def newest(*_: object) -> tuple[list[list[str]], list[str]]:
+        return [["2", "oak"], ["1", "fern"]], ["pot", "species"]
+
+    monkeypatch.setattr(entities, "_sample", newest)
+    assert "Field Row 1 Row 2 pot 2 1 species oak fern" in console.words("/console/dataset?name=Pots")
+
+
+def test_an_empty_form_of_a_query_offers_examples(console: Site) -> None:
+    examples = [link for link in console.page("/console/query").links if link.startswith("/console/query?outputs=")]
+    assert "/console/query?outputs=State" in examples
+    # No query can want the features of a featureset that computes nothing.
+    assert "/console/query?outputs=Tap" not in examples
+    assert '"Tap.pot"' in console.words(examples[0])
+    assert "Fill the form" not in console.words(examples[0])
 
 
 def test_a_query_is_answered_with_its_plan(console: Site) -> None:
