@@ -23,6 +23,8 @@
 """
 
 import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 # Messages and log lines quote at most this many characters of a text that Caraway didn't write, such as a part of a
@@ -39,6 +41,12 @@ def quoted(value: object) -> str:
     """Return a value for a message: its Python form, shortened if it is long."""
     text = _QUOTES.repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return a suggestion of the nearest of `names`, or nothing."""
+    near = get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class _Quotes(reprlib.Repr):

@@ -7,7 +7,7 @@ import pandas as pd
 
 from caraway.datasets.dataset import Dataset
 from caraway.dtypes.types import DataType
-from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
+from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError, meant
 from caraway.featuresets.features import Feature, is_valid_feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.merging import without_deleted
@@ -62,7 +62,8 @@ def require_columns(frame: object, names: Sequence[str], where: str) -> pd.DataF
         raise InvalidInputError(f"{where}: input_dataframe is a {type(frame).__name__}; give a DataFrame")
     if missing := [name for name in names if name not in frame.columns]:
         raise InvalidInputError(
-            f"{where}: the frame has no column {', '.join(missing)}; columns: {', '.join(map(str, frame.columns))}"
+            f"{where}: the frame has no column {', '.join(missing)}{meant(missing[0], map(str, frame.columns))}; "
+            f"columns: {', '.join(map(str, frame.columns))}"
         )
     return frame
 
@@ -99,7 +100,9 @@ def check_erase_keys(frame: pd.DataFrame, erase_keys: Sequence[str], where: str)
     """Check that a frame has exactly a dataset's erase keys as columns, with a value in each row."""
     spelled = ", ".join(erase_keys) or "none; mark one with field(key=True, erase_key=True)"
     if wrong := [str(name) for name in frame.columns if name not in erase_keys]:
-        raise InvalidInputError(f"{where}: {', '.join(wrong)} is no erase key; erase keys: {spelled}")
+        raise InvalidInputError(
+            f"{where}: {', '.join(wrong)} is no erase key{meant(wrong[0], erase_keys)}; erase keys: {spelled}"
+        )
     if missing := [name for name in erase_keys if name not in frame.columns]:
         raise InvalidInputError(f"{where}: erase key {', '.join(missing)} is missing; erase keys: {spelled}")
     if not erase_keys:

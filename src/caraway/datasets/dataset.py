@@ -13,7 +13,7 @@ from caraway.datasets.nodes import Node
 from caraway.datasets.pipelines import Pipeline
 from caraway.dtypes.annotations import spell
 from caraway.dtypes.durations import parse_duration
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import DefinitionError, DefinitionTypeError, meant
 from caraway.graph.capture.captured import MEMBERS_ATTRIBUTE, members_of
 from caraway.graph.operators import Dedup, Input
 from caraway.graph.runtime import DatasetHandle, bound_member
@@ -70,7 +70,10 @@ class Dataset(Node):
         members = members_of(self)
         if name in members:
             return cast("Field", bound_member(self, members[name]))
-        raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {name}; fields: {', '.join(fields)}")
+        raise AttributeError(
+            f"dataset {self.__dict__.get('_name')} has no field {name}{meant(name, fields)}; "
+            f"fields: {', '.join(fields)}"
+        )
 
     def __repr__(self) -> str:
         return f"Dataset({self._name})"
@@ -100,7 +103,8 @@ class Dataset(Node):
             label = f"dataset {self._name}, source {source.identifier()}"
             if unknown := [name for name in source.id if name not in self._schema.values]:
                 raise DefinitionError(
-                    f"{label}: id names {', '.join(unknown)}; possible: {', '.join(self._schema.values)}"
+                    f"{label}: id names {', '.join(unknown)}{meant(unknown[0], self._schema.values)}; possible: "
+                    f"{', '.join(self._schema.values)}"
                 )
             if source.id != by:
                 raise DefinitionError(

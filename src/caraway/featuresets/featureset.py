@@ -11,7 +11,7 @@ import pandas as pd
 from caraway.datasets.arguments import kind
 from caraway.dtypes.annotations import dtype_of, own_annotations
 from caraway.dtypes.structs import take_as_struct
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import DefinitionError, DefinitionTypeError, meant
 from caraway.featuresets.display import featureset_html
 from caraway.featuresets.extractors import Extractor, ExtractorType, FunctionExtractor, Generated, GeneratedExtractor
 from caraway.featuresets.features import Feature, feature
@@ -55,8 +55,10 @@ class Featureset:
         if body is not None and not name.startswith("__") and name in vars(body):
             found = vars(body)[name]
             return found.__func__.__get__(self) if isinstance(found, classmethod) else getattr(body, name)
+        features = state.get("_features", {})
         raise AttributeError(
-            f"featureset {state.get('_name')} has no feature {name}; features: {', '.join(state.get('_features', {}))}"
+            f"featureset {state.get('_name')} has no feature {name}{meant(name, features)}; "
+            f"features: {', '.join(features)}"
         )
 
     def __repr__(self) -> str:
@@ -183,7 +185,8 @@ class Featureset:
     def _own(self, where: str, name: str, role: str) -> str:
         if name not in self._features:
             raise DefinitionError(
-                f"{where}: unknown {role} {name}; features of {self._name}: {', '.join(self._features)}"
+                f"{where}: unknown {role} {name}{meant(name, self._features)}; features of {self._name}: "
+                f"{', '.join(self._features)}"
             )
         return f"{self._name}.{name}"
 

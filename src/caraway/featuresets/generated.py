@@ -8,7 +8,7 @@ from caraway.datasets.dataset import Dataset
 from caraway.datasets.fields import Field
 from caraway.dtypes.types import DataType, ListType, is_optional, optional, strip_optional, type_name
 from caraway.dtypes.values import cast, conforms
-from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError
+from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError, meant
 from caraway.expr.expr import Expr, TypedExpr
 from caraway.expr.inference import infer_nullable
 from caraway.expr.promotion import promotes
@@ -136,8 +136,8 @@ def _expression(where: str, feature: Feature, expr: Expr, siblings: Mapping[str,
     for name in columns:
         if name not in siblings:
             raise DefinitionError(
-                f"{where}: {expr} refers to {name}, which is no feature of {feature.featureset_name}; features: "
-                + ", ".join(siblings)
+                f"{where}: {expr} refers to {name}, which is no feature of {feature.featureset_name}"
+                f"{meant(name, siblings)}; features: {', '.join(siblings)}"
             )
     try:
         found = infer_nullable(expr.node, {name: sibling.data_type for name, sibling in siblings.items()})

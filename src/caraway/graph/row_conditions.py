@@ -15,7 +15,7 @@ from typing import Any
 from dateutil.parser import parse as parse_time
 
 from caraway.dtypes.types import BOOL, DataType, DatetimeType, strip_optional
-from caraway.errors import CarawayError, DefinitionError
+from caraway.errors import CarawayError, DefinitionError, meant
 from caraway.expr import Expr, col, lit
 from caraway.expr import datetime as instant
 from caraway.expr.inference import infer
@@ -119,7 +119,9 @@ class _Parser:
     def _column(self, name: str) -> Expr:
         name = self._quoted.get(name, name)
         if name not in self._types:
-            raise DefinitionError(f"there is no column {name}; columns: {', '.join(self._types)}")
+            raise DefinitionError(
+                f"there is no column {name}{meant(name, self._types)}; columns: {', '.join(self._types)}"
+            )
         return col(name)
 
     def _comparison(self, node: ast.Compare, depth: int) -> Expr:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from caraway.errors import DefinitionError
+from caraway.errors import DefinitionError, meant
 from caraway.process.secrets.provider import SecretProvider
 
 
@@ -98,7 +98,8 @@ class DatasetHandle:
         members = self.__dict__.get("_members", {})
         if attribute in members:
             return bound_member(self, members[attribute])
-        raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {attribute}")
+        hint = meant(attribute, self.__dict__.get("_columns", ()))
+        raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {attribute}{hint}")
 
     def _check(self, ts: Any, args: tuple[object, ...], keys: dict[str, Any], fields: Any) -> list[str]:
         where = f"lookup of {self._name}"
@@ -124,7 +125,8 @@ class DatasetHandle:
         wanted = [str(name) for name in fields or ()]
         for name in wanted:
             if name not in self._columns:
-                raise DefinitionError(f"{where}: unknown field {name}; fields: {', '.join(self._columns)}")
+                hint = meant(name, self._columns)
+                raise DefinitionError(f"{where}: unknown field {name}{hint}; fields: {', '.join(self._columns)}")
         return wanted
 
 
@@ -176,7 +178,8 @@ class FeaturesetHandle:
         members = state.get("_members", {})
         if attribute in members:
             return bound_member(self, members[attribute])
-        raise AttributeError(f"featureset {state.get('_name')} has no feature or helper {attribute}")
+        hint = meant(attribute, (*state.get("_features", ()), *members))
+        raise AttributeError(f"featureset {state.get('_name')} has no feature or helper {attribute}{hint}")
 
 
 @dataclass(frozen=True)

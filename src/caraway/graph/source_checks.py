@@ -19,7 +19,14 @@ from caraway.dtypes.types import (
     type_name,
 )
 from caraway.dtypes.values import conforms
-from caraway.errors import CommitError, CommitTypeError, DefinitionError, DefinitionTypeError, InvalidExprException
+from caraway.errors import (
+    CommitError,
+    CommitTypeError,
+    DefinitionError,
+    DefinitionTypeError,
+    InvalidExprException,
+    meant,
+)
 from caraway.expr.inference import infer_nullable
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
@@ -47,7 +54,7 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
     for name, value in source.preproc:
         label = f"{where}, preproc of {name}"
         if name not in fields:
-            raise CommitError(f"{label}: there is no such field; fields: {', '.join(fields)}")
+            raise CommitError(f"{label}: there is no such field{meant(name, fields)}; fields: {', '.join(fields)}")
         match value:
             case Constant():
                 _check_constant(label, value, fields[name])
@@ -193,7 +200,7 @@ def _infer(where: str, computed: Computed, visible: Fields) -> DataType | None:
     if unknown := [name for name in columns_of(computed.by) if name not in visible]:
         raise CommitError(
             f"{where}: {_spelled(computed)} reads {', '.join(unknown)}, which is neither a field that the payload has "
-            f"nor in the schema of eval; there are: {', '.join(visible) or 'none'}"
+            f"nor in the schema of eval{meant(unknown[0], visible)}; there are: {', '.join(visible) or 'none'}"
         )
     try:
         return infer_nullable(computed.by, visible)
@@ -232,7 +239,9 @@ def _check_sample(where: str, dataset: DatasetSpec, source: SourceSpec) -> None:
     made = {name for name, _ in source.preproc}
     for name in source.sample.using:
         if name not in fields:
-            raise CommitError(f"{where}, sample: there is no field {name}; fields: {', '.join(fields)}")
+            raise CommitError(
+                f"{where}, sample: there is no field {name}{meant(name, fields)}; fields: {', '.join(fields)}"
+            )
         if name == dataset.timestamp:
             raise CommitError(f"{where}, sample: {name} is the timestamp; use other columns")
         if name in made:

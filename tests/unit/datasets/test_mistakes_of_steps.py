@@ -155,6 +155,20 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
         mistake(lambda: Users.changelog(insert="since"), ValueError, "changelog|since already"),
         mistake(lambda: Users.changelog(insert=""), ValueError, "changelog|name"),
         mistake(lambda: Users.changelog(insert=True), ValueError, "changelog|bool"),  # type: ignore[call-overload]
+        # A misspelt name is followed by the nearest that there is.
+        mistake(lambda: Orders.filter(col("pirce") > 1), ValueError, "did you mean price?"),
+        mistake(lambda: Visits.filter(col("place").struct.get("twon") == "x"), ValueError, "did you mean town?"),
+        mistake(lambda: Users.select("user", "twon"), ValueError, "did you mean town?"),
+        mistake(lambda: Users.drop("twon"), ValueError, "did you mean town?"),
+        mistake(lambda: Users.dropnull("twon"), ValueError, "did you mean town?"),
+        mistake(lambda: Users.rename({"twon": "x"}), ValueError, "did you mean town?"),
+        mistake(lambda: Visits.explode("tasg"), ValueError, "did you mean tags?"),
+        mistake(lambda: Orders.dedup("pirce"), ValueError, "did you mean price?"),
+        mistake(lambda: Orders.groupby("usr"), ValueError, "did you mean user?"),
+        mistake(
+            lambda: Orders.groupby("user").aggregate(x=Sum(of="pirce", window=HOUR)), ValueError, "did you mean price?"
+        ),
+        mistake(lambda: Orders + Orders.rename({"price": "prices"}), ValueError, "did you mean prices?"),
     ],
 )
 def test_steps_that_are_refused(call: Callable[[], Any], error: type[Exception], facts: str) -> None:
@@ -234,6 +248,8 @@ SLIM = Orders.select("user", "shop", "price", "at")
         mistake(join(on=["user"], within=("5x", "0s")), ValueError, "5x", "7.13:12"),
         mistake(join(on=["user"], within=(5, "0s")), ValueError, "int 5", "7.13:12"),
         mistake(join(SLIM, on=["user"], fields=["gone"]), ValueError, "gone|town, size, born, since", "7.13:13"),
+        mistake(join(left_on=["usr"], right_on=["user"]), ValueError, "did you mean user?"),
+        mistake(join(SLIM, on=["user"], fields=["twon"]), ValueError, "did you mean town?"),
         mistake(join(SLIM, on=["user"], fields=["user"]), ValueError, "names user", "7.13:13"),
         mistake(
             join(SLIM.rename({"at": "since"}), on=["user"], fields=["since"]),

@@ -152,6 +152,7 @@ FEATURES: list[Any] = [
     mistake(lambda: bad({"a": int}, a=F(Tap.maybe, default=0.5))().to_spec(), DefinitionError, "Bad.a|0.5|int"),
     # 2.5
     mistake(bad({"a": int}, a=F(col("gone") + 1)), DefinitionError, "Bad.a|gone|features: a"),
+    mistake(bad({"amount": int, "a": int}, a=F(col("amuont"))), DefinitionError, "did you mean amount?|features: a"),
     mistake(bad({"a": int}, a=F(col("Tap.pot") + 1)), DefinitionError, "Bad.a|Tap.pot"),
     mistake(bad({"x": float, "a": int}, a=F(col("x") + 1)), DefinitionTypeError, 'Bad.a|int|float|col("x")'),
     mistake(bad({"x": Optional[int], "a": int}, a=F(col("x"))), DefinitionTypeError, "Bad.a|Optional[int]"),
@@ -192,6 +193,10 @@ EXTRACTORS: list[Any] = [
     mistake(lambda: inputs(), DefinitionError, "@inputs"),
     mistake(lambda: outputs(), DefinitionError, "@outputs"),
     mistake(of(["gone"]), DefinitionError, "Bad.fresh|gone|a, b"),
+    mistake(of(["aa"]), DefinitionError, "unknown input aa; did you mean a?"),
+    mistake(of(["a"], ["bb"]), DefinitionError, "unknown output bb; did you mean b?"),
+    mistake(lambda: Tap.mayeb, AttributeError, "did you mean maybe?"),
+    mistake(lambda: Pots.mositure, AttributeError, "did you mean moisture?"),
     mistake(of(["Tap.pot"]), DefinitionError, "Bad.fresh|Tap.pot|a, b"),
     mistake(of([Tap]), DefinitionTypeError, "Bad.fresh|Featureset"),
     mistake(of([Pots]), DefinitionTypeError, "Bad.fresh|Dataset"),

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 
 from caraway.dtypes.types import DataType
@@ -74,9 +73,3 @@ def listed(what: str, names: Iterable[str]) -> str:
         return f"there are no {what} yet"
     shown = ", ".join(known[:MAX_LISTED])
     return f"{what}: {shown}" + (f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else "")
-
-
-def meant(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion of the nearest of `names`, or nothing."""
-    near = get_close_matches(name, list(names), n=1)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from caraway.compute.query.catalog import Catalog, listed, meant
+from caraway.compute.query.catalog import Catalog, listed
 from caraway.compute.query.lookups import read_keys, require_index
 from caraway.compute.query.model import Instants, QueryReader
 from caraway.dtypes.series import key_values, plain_values, result_series
 from caraway.dtypes.types import DataType, optional
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, meant
 from caraway.graph.specs import DatasetSpec
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from caraway.compute.query.catalog import Catalog, listed, meant
+from caraway.compute.query.catalog import Catalog, listed
 from caraway.compute.query.model import (
     AliasStep,
     Computed,
@@ -19,7 +19,7 @@ from caraway.compute.query.model import (
     TypedColumn,
 )
 from caraway.dtypes.types import DataType, ListType, strip_optional
-from caraway.errors import InvalidInputError, UnknownEntityError, UnknownFeatureError
+from caraway.errors import InvalidInputError, UnknownEntityError, UnknownFeatureError, meant
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import (
     AliasExtractor,

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from caraway.compute.query.catalog import meant
 from caraway.dtypes.types import type_name
-from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.errors import InvalidInputError, UnknownEntityError, meant
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph, Metadata, PythonExtractor
 
 # An error about an unknown name lists at most this many known ones.

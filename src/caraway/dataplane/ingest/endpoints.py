@@ -1,13 +1,12 @@
 """The endpoints of webhooks, each with the datasets that it feeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from caraway.compute.rows.calls import FunctionCaller, refuse_functions
 from caraway.dataplane.ingest.table import Table
 from caraway.dataplane.ingest.targets import Target
-from caraway.errors import UnknownEntityError, shortened
+from caraway.errors import UnknownEntityError, meant, shortened
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.plan.model import GraphPlan
 
@@ -83,16 +82,10 @@ class Endpoints:
             )
         if webhook not in webhooks:
             raise UnknownEntityError(
-                f"there is no webhook {shortened(webhook)!r}{_meant(webhook, webhooks)}; "
-                f"webhooks: {', '.join(webhooks)}"
+                f"there is no webhook {shortened(webhook)!r}{meant(webhook, webhooks)}; webhooks: {', '.join(webhooks)}"
             )
         names = sorted(name for of, name in self._endpoints if of == webhook)
         raise UnknownEntityError(
-            f"webhook {webhook!r} has no endpoint {shortened(endpoint)!r}{_meant(endpoint, names)}; "
+            f"webhook {webhook!r} has no endpoint {shortened(endpoint)!r}{meant(endpoint, names)}; "
             f"endpoints: {', '.join(names)}"
         )
-
-
-def _meant(name: str, names: Sequence[str]) -> str:
-    near = get_close_matches(name, names, n=1)
-    return f", did you mean {near[0]!r}?" if near else ""

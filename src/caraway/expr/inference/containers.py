@@ -3,6 +3,7 @@
 import math
 
 from caraway.dtypes import types as t
+from caraway.errors import meant
 from caraway.expr import nodes as n
 from caraway.expr.inference.checks import (
     either_optional,
@@ -149,7 +150,8 @@ def _(node: n.StructGet, schema: Schema) -> t.DataType | None:
         raise takes(node, "a struct", operand)
     fields = dict(base.fields)
     if node.field not in fields:
-        raise wrong(node, f'struct {base.name} has no field "{node.field}"; fields: {", ".join(fields) or "none"}')
+        known = ", ".join(fields) or "none"
+        raise wrong(node, f'struct {base.name} has no field "{node.field}"{meant(node.field, fields)}; fields: {known}')
     return like(operand, fields[node.field])
 
 

@@ -1,7 +1,7 @@
 """Type rules of references, constants, operators and choices."""
 
 from caraway.dtypes.types import BOOL, DATE, DATETIME, FLOAT, INT, STRING, DataType, is_optional, strip_optional
-from caraway.errors import DefinitionError
+from caraway.errors import DefinitionError, meant
 from caraway.expr.inference.checks import either_optional, infer_nullable, like, operand_type, require, spell, wrong
 from caraway.expr.inference.scopes import LambdaSchema, Schema
 from caraway.expr.nodes import Binary, BinaryOp, FillNull, IsNull, Literal, Now, Ref, Unary, UnaryOp, Var, When
@@ -16,7 +16,10 @@ ORDERED = (DATETIME, DATE, STRING)
 @infer_nullable.register
 def _(node: Ref, schema: Schema) -> DataType | None:
     if node.name not in schema:
-        raise DefinitionError(f'unknown column "{node.name}" in an expression; columns: {", ".join(schema) or "none"}')
+        raise DefinitionError(
+            f'unknown column "{node.name}" in an expression{meant(node.name, schema)}; '
+            f"columns: {', '.join(schema) or 'none'}"
+        )
     return schema[node.name]
 
 

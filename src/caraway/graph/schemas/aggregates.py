@@ -1,7 +1,7 @@
 """The output types of aggregates, and the types of columns for which each is defined."""
 
 from caraway.dtypes import types as t
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import DefinitionError, DefinitionTypeError, meant
 from caraway.graph.aggregates import TRAITS, AggregateFunction, AggregateSpec, Keeps, ResultType, Takes
 from caraway.graph.schemas.model import Schema, listed
 
@@ -14,8 +14,9 @@ def function_name(function: AggregateFunction) -> str:
 def column_of(aggregate: AggregateSpec, before: Schema) -> t.DataType:
     """Return the type of the column that an aggregate reads. Raises `DefinitionError` if there is no such column."""
     if aggregate.of is None or aggregate.of not in before.columns:
+        hint = meant(aggregate.of or "", before.columns)
         raise DefinitionError(
-            f"aggregate: {_spell(aggregate)}: unknown column {aggregate.of}; columns: {listed(before.columns)}"
+            f"aggregate: {_spell(aggregate)}: unknown column {aggregate.of}{hint}; columns: {listed(before.columns)}"
         )
     return before.columns[aggregate.of]
 

@@ -4,7 +4,7 @@ from caraway.dtypes.annotations import dtype_of
 from caraway.dtypes.durations import print_duration
 from caraway.dtypes.structs import Window
 from caraway.dtypes.types import DATETIME, DataType, type_name
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import DefinitionError, DefinitionTypeError, meant
 from caraway.graph.aggregates import TRAITS
 from caraway.graph.operators import Aggregate, Emit, First, Latest
 from caraway.graph.schemas.aggregates import function_name, output_type
@@ -34,7 +34,8 @@ def group_keys(keys: tuple[str, ...], before: Schema, of: tuple[str, ...] = ()) 
             raise DefinitionError(f"groupby: {name} is the timestamp, by which rows can't be grouped")
         if name not in before.columns:
             made = f" of the rows of {listed(of)}" if of else ""
-            raise DefinitionError(f"groupby: unknown column {name}{made}; columns: {listed(before.columns)}")
+            hint = meant(name, before.columns)
+            raise DefinitionError(f"groupby: unknown column {name}{made}{hint}; columns: {listed(before.columns)}")
         if keys.count(name) > 1:
             raise DefinitionError(f"groupby: column {name} is named twice")
     return {name: before.columns[name] for name in keys}

@@ -1,7 +1,7 @@
 """Rules of joins."""
 
 from caraway.dtypes.types import DATETIME, DataType, base_type, is_optional, optional, type_name
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import DefinitionError, DefinitionTypeError, meant
 from caraway.graph.operators import Join, JoinKind
 from caraway.graph.schemas.model import Schema, listed, require_not_terminal, schema_of_dataset
 from caraway.graph.specs import DatasetSpec
@@ -40,7 +40,9 @@ def join_schema(operator: Join, left: Schema, right: DatasetSpec) -> Schema:
 
 def _require_pair(where: str, name: str, key: str, left: Schema, other: Schema) -> None:
     if name not in left.columns:
-        raise DefinitionError(f"{where}: unknown left column {name}; columns: {listed(left.columns)}")
+        raise DefinitionError(
+            f"{where}: unknown left column {name}{meant(name, left.columns)}; columns: {listed(left.columns)}"
+        )
     found, wanted = left.columns[name], other.keys[key]
     if is_optional(found):
         raise DefinitionTypeError(
@@ -58,7 +60,9 @@ def _joined_columns(operator: Join, where: str, left: Schema, other: Schema) -> 
     names = operator.fields
     for name in names:
         if name not in available:
-            raise DefinitionError(f"{where}: fields names {name}; possible: {listed(available)}")
+            raise DefinitionError(
+                f"{where}: fields names {name}{meant(name, available)}; possible: {listed(available)}"
+            )
         if name in left.columns:
             raise DefinitionError(
                 f"{where}: column {name} is on both sides: {type_name(left.columns[name])} on the left, "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, singledispatch
 
 from caraway.dtypes.types import DATETIME, DataType, type_name
-from caraway.errors import DefinitionError
+from caraway.errors import DefinitionError, meant
 from caraway.graph.operators import Operator
 from caraway.graph.specs import DatasetSpec
 
@@ -79,10 +79,12 @@ def schema_differences(found: Schema, declared: Schema, *, sides: tuple[str, str
     if found.timestamp != declared.timestamp:
         problems.append(f"the timestamp is {found.timestamp} in the {here}, {declared.timestamp} in the {there}")
     for part, ours, theirs in (("key", found.keys, declared.keys), ("value", found.values, declared.values)):
-        for name in [*ours, *(n for n in theirs if n not in ours)]:
+        unmatched = [name for name in theirs if name not in ours]
+        for name in [*ours, *unmatched]:
             if name not in theirs:
                 problems.append(
                     f"{part} {name} ({type_name(ours[name])}) of the {here} is not in the {there}'s {part}s"
+                    + meant(name, unmatched)
                 )
             elif name not in ours:
                 problems.append(

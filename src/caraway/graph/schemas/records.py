@@ -1,7 +1,7 @@
 """Rules of the operators that make more or fewer records: explode, union, dedup, changelog."""
 
 from caraway.dtypes.types import BOOL, ListType, optional, type_name
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import DefinitionError, DefinitionTypeError, meant
 from caraway.graph.operators import Changelog, Dedup, Explode
 from caraway.graph.schemas.model import (
     Schema,
@@ -25,7 +25,7 @@ def _(operator: Explode, before: Schema) -> Schema:
     lists = [name for name, dtype in values.items() if isinstance(dtype, ListType)]
     for name in operator.columns:
         if name not in before.columns:
-            raise DefinitionError(f"explode: unknown column {name}; lists: {listed(lists)}")
+            raise DefinitionError(f"explode: unknown column {name}{meant(name, lists)}; lists: {listed(lists)}")
         found = before.columns[name]
         if name not in before.values:
             raise DefinitionError(f"explode: {name} is {role_of(name, before)}, not a list; lists: {listed(lists)}")
@@ -62,7 +62,7 @@ def _(operator: Dedup, before: Schema) -> Schema:
                 f"dedup: {name} is the timestamp, by which duplicates are told apart already; {value_columns(before)}"
             )
         if name not in before.values:
-            raise DefinitionError(f"dedup: unknown column {name}; {value_columns(before)}")
+            raise DefinitionError(f"dedup: unknown column {name}{meant(name, before.values)}; {value_columns(before)}")
     window = operator.window
     if isinstance(window, HoppingWindow):
         if window.length_us != window.stride_us:

@@ -1,7 +1,7 @@
 """Rules of the operators that work row by row: filter, assign, transform, and those that select and rename columns."""
 
 from caraway.dtypes.types import BOOL, DataType, OptionalType, optional, strip_optional, type_name
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import DefinitionError, DefinitionTypeError, meant
 from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import Node, Now
 from caraway.expr.printer import print_node
@@ -123,7 +123,9 @@ def _(operator: ops.Transform, before: Schema) -> Schema:
 def _(operator: ops.Select, before: Schema) -> Schema:
     for name in operator.columns:
         if name not in before.columns:
-            raise DefinitionError(f"select: unknown column {name}; columns: {listed(before.columns)}")
+            raise DefinitionError(
+                f"select: unknown column {name}{meant(name, before.columns)}; columns: {listed(before.columns)}"
+            )
     for key in before.keys:
         if key not in operator.columns:
             raise DefinitionError(f"select: key {key} is missing; all keys must be selected: {listed(before.keys)}")
@@ -137,7 +139,7 @@ def _(operator: ops.Drop, before: Schema) -> Schema:
         raise DefinitionError("drop: name at least one column")
     for name in operator.columns:
         if name not in before.columns:
-            raise DefinitionError(f"drop: unknown column {name}; {value_columns(before)}")
+            raise DefinitionError(f"drop: unknown column {name}{meant(name, before.values)}; {value_columns(before)}")
         if name not in before.values:
             raise DefinitionError(
                 f"drop: {name} is {role_of(name, before)}, which can't be dropped; {value_columns(before)}"
@@ -153,7 +155,9 @@ def _(operator: ops.DropNull, before: Schema) -> Schema:
         raise DefinitionError("dropnull: no column is optional, so there are no nulls to drop")
     for name in operator.columns:
         if name not in before.columns:
-            raise DefinitionError(f"dropnull: unknown column {name}; optional columns: {listed(optional)}")
+            raise DefinitionError(
+                f"dropnull: unknown column {name}{meant(name, optional)}; optional columns: {listed(optional)}"
+            )
         if name not in optional:
             role = " (the timestamp)" if name == before.timestamp else ""
             raise DefinitionError(
@@ -176,7 +180,7 @@ def _(operator: ops.Rename, before: Schema) -> Schema:
     for old, new in operator.pairs:
         columns = [*keys, *values, timestamp]
         if old not in columns:
-            raise DefinitionError(f"rename: unknown column {old}; columns: {listed(columns)}")
+            raise DefinitionError(f"rename: unknown column {old}{meant(old, columns)}; columns: {listed(columns)}")
         if new in columns:
             raise DefinitionError(f"rename: {old} can't become {new}: there is a column {new} already")
         if not new:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from caraway.errors import CommitError, DefinitionError
+from caraway.errors import CommitError, DefinitionError, meant
 from caraway.graph.expectations import (
     EXPECTATION_NAMES,
     argument_fault,
@@ -80,7 +80,8 @@ def sinks_are_fed(scope: CheckedGraph) -> None:
             renames = dict(sink.renames)
             for old in renames:
                 if old not in names:
-                    raise CommitError(f"{where}: renames {old}, which is no field; fields: {', '.join(names)}")
+                    hint = meant(old, names)
+                    raise CommitError(f"{where}: renames {old}, which is no field{hint}; fields: {', '.join(names)}")
             for new, count in Counter(renames.get(name, name) for name in names).items():
                 if count > 1:
                     raise CommitError(f"{where}: two columns would be named {new}; rename one of them otherwise")
@@ -133,7 +134,10 @@ def expectations_are_sound(scope: CheckedGraph) -> None:
                 raise CommitError(f"{where}: {expectation.name} has no arguments that can be read: {error}") from None
             for column in columns_of(arguments):
                 if column not in names:
-                    raise CommitError(f"{where}: {expectation.name}: no column {column}; columns: {', '.join(names)}")
+                    raise CommitError(
+                        f"{where}: {expectation.name}: no column {column}{meant(column, names)}; "
+                        f"columns: {', '.join(names)}"
+                    )
             if fault := argument_fault(expectation.name, arguments) or unsupported(arguments):
                 raise CommitError(f"{where}: {expectation.name}: {fault}")
             if (condition := arguments.get("row_condition")) is not None:

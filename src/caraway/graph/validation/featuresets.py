@@ -12,6 +12,7 @@ from caraway.errors import (
     DefinitionTypeError,
     InvalidExprException,
     InvalidInputError,
+    meant,
 )
 from caraway.expr.inference import infer_nullable
 from caraway.expr.printer import print_node
@@ -70,9 +71,10 @@ def inputs_are_there(scope: CheckedGraph) -> None:
                     continue
                 raise CommitError(f"{where} needs {full_name}, but of featureset {other}, {scope.remedy(other)}")
             if feature not in names[other]:
+                known = sorted(names[other])
                 raise CommitError(
-                    f"{where} needs {full_name}, but {other} has no feature {feature}; features: "
-                    f"{', '.join(sorted(names[other]))}"
+                    f"{where} needs {full_name}, but {other} has no feature {feature}{meant(feature, known)}; "
+                    f"features: {', '.join(known)}"
                 )
 
 
@@ -98,7 +100,8 @@ def _check_lookup(
     fields = {f.name: f.dtype for f in dataset.fields}
     if extractor.field not in fields:
         raise CommitError(
-            f"{where}: dataset {dataset.name} has no field {extractor.field}; fields: {', '.join(fields)}"
+            f"{where}: dataset {dataset.name} has no field {extractor.field}{meant(extractor.field, fields)}; "
+            f"fields: {', '.join(fields)}"
         )
     if len(extractor.inputs) != len(dataset.keys):
         raise CommitError(

@@ -17,9 +17,8 @@ from caraway.apps.server.pages.parameters import given
 from caraway.apps.server.pages.session import form_of
 from caraway.apps.server.rates import extractions_of, rows_of
 from caraway.compute.profiles.tables import Profile
-from caraway.compute.query.catalog import meant
 from caraway.dtypes.types import type_name
-from caraway.errors import UnknownEntityError
+from caraway.errors import UnknownEntityError, meant
 from caraway.expr.printer import print_node
 from caraway.graph.lineage_graph import NodeKind, node_id
 from caraway.graph.references import datasets_of, inputs_of

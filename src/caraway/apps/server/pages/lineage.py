@@ -10,8 +10,7 @@ from caraway.apps.server.console.problems import problems_of
 from caraway.apps.server.http.messages import HttpResponse, Request
 from caraway.apps.server.pages.context import PageContext
 from caraway.apps.server.pages.parameters import given, whole
-from caraway.compute.query.catalog import meant
-from caraway.errors import UnknownEntityError
+from caraway.errors import UnknownEntityError, meant
 from caraway.graph.trees import reached
 from caraway.observations.figures import seconds
 
