@@ -120,7 +120,7 @@ def test_a_commit_of_functions_that_import_what_the_server_lacks_is_refused(
     answer = server.http.post("/commit", content=content)
     assert answer.status_code == 400, answer.text
     said, remedy = answer.json()["err_msg"].splitlines()
-    assert said == "function double of Far can't run on the server: No module named 'farm_tools'"
+    assert said == "function Far.double can't run on the server: No module named 'farm_tools'"
     assert "@includes" in remedy
 
 

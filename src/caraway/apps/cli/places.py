@@ -5,7 +5,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,11 @@ _LIBRARIES = tuple(
     for folder in (*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), *caraway.__path__)
 )
 # Messages name an entity after its kind, or begin with its name, as in "dataset 'Orders' is …" or "Orders.by_user: …".
-_NAMED = re.compile(r"(?:\b(?:dataset|featureset|feature|pipeline|extractor)s? |^)'?([A-Za-z_]\w*(?:\.\w+)?)")
+# A member may follow the entity, as in "dataset Orders: field price: …".
+_NAMED = re.compile(
+    r"(?:\b(?:dataset|featureset|feature|pipeline|extractor|function)s? |^)'?([A-Za-z_]\w*(?:\.\w+)?)"
+    r"(?:: (?:field|key|feature) (\w+))?"
+)
 
 
 def failure(error: Exception) -> str | None:
@@ -37,18 +41,32 @@ def failure(error: Exception) -> str | None:
     own = [place for place in lines if _is_own(place[0])]
     if not own:
         return None
-    # The text of Caraway's errors is complete by itself. The text of other errors is often unclear without their class.
-    return f"{_spelled(*own[-1])}: {text if isinstance(error, CarawayError) else f'{type(error).__name__}: {text}'}"
+    if not isinstance(error, CarawayError):
+        # The text of other errors is often unclear without their class. Caraway's are complete by themselves.
+        return f"{_spelled(*own[-1])}: {type(error).__name__}: {text}"
+    file, line = own[-1]
+    return _after_its_line(text, _decorated(file, line)) or f"{_spelled(file, line)}: {text}"
 
 
 def placed(text: str, definitions: "Definitions") -> str:
     """Return a message about definitions after the line of the first one that it names; unchanged if it names none."""
-    lines = _lines(definitions)
-    for found in _NAMED.finditer(text):
-        name = found[1]
-        if place := lines.get(name) or lines.get(name.partition(".")[0]):
+    return _after_its_line(text, _lines(definitions)) or text
+
+
+def _after_its_line(text: str, lines: Mapping[str, str]) -> str | None:
+    """Return a message after the line of the first entity or member that it names, None if none has a line."""
+    for name, member in _NAMED.findall(text):
+        if place := lines.get(f"{name}.{member}") or lines.get(name) or lines.get(name.partition(".")[0]):
             return f"{place}: {text}"
-    return text
+    return None
+
+
+def _decorated(file: str, line: int | None) -> dict[str, str]:
+    """Return the places of the members of the class whose decorator is at a line; none if there is no such class."""
+    for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef) and line in {decorator.lineno for decorator in node.decorator_list}:
+            return {name: _spelled(file, at) for name, at in _classes([node], {node.name}) if name != node.name}
+    return {}
 
 
 def _lines(definitions: "Definitions") -> dict[str, str]:

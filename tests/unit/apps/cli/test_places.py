@@ -16,9 +16,9 @@ runner = CliRunner()
 GOOD = """from datetime import datetime
 from caraway.connectors import Webhook, source
 from caraway.datasets import dataset, field
-from caraway.featuresets import feature as F
-from caraway.featuresets import featureset
-
+from caraway.featuresets import extractor, featureset, feature as F
+from caraway.expr import col
+from caraway.lib import inputs
 __owner__ = "me@example.com"
 
 @source(Webhook(name="hook").endpoint("pots"), disorder="1d", cdc="upsert")
@@ -32,6 +32,12 @@ class Pots:
 class Pot:
     pot: int
     moisture: float = F(Pots.moisture, default=0.0)
+"""
+
+MISSPELT = """
+    @extractor
+    @inputs("mositure")
+    def dry(cls, ts, moisture): ...
 """
 
 
@@ -59,6 +65,19 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             GOOD.replace('cdc="upsert"', 'cdc="upset"'),
             "plants.py:16: dataset Pots, source [Webhook: hook](endpoint=pots): cdc is one of",
         ),
+        # A decorator of a class refuses a member, and the line is that of the member.
+        (
+            GOOD.replace("moisture: float\n", "moisture: set\n"),
+            "plants.py:13: dataset Pots: field moisture: set",
+        ),
+        (
+            GOOD.replace("pot: int = field", "pot: int | None = field"),
+            "plants.py:12: dataset Pots: key pot is Opt",
+        ),
+        (GOOD.replace("F(Pots.moisture,", "F(Pots.pot,"), "plants.py:19: feature Pot.moisture is float, but"),
+        (GOOD + "    dry: set = F()\n", "plants.py:20: featureset Pot: feature dry: set is not a type"),
+        (GOOD + "    wet: float = F(col('mositure') + 1)\n", "plants.py:20: feature Pot.wet: "),
+        (GOOD + MISSPELT, "plants.py:23: extractor Pot.dry: unknown input mositure; did you mean moisture?"),
     ],
 )
 def test_whatever_a_module_raises_is_one_line_with_the_place(text: str, told: str) -> None:
@@ -90,6 +109,8 @@ def test_the_line_is_that_of_the_first_definition_that_a_message_names() -> None
         ("extractor 'x' of featureset 'Pot': version 1 is stored", 17),
         ("feature Pot.moisture is float, but Pots.moisture is int", 19),
         ("Pots.moisture: no", 13),
+        ("function Pot.moisture can't run on the server: No module named 'x'", 19),
+        ("function Pot.<lambda> can't run on the server: No module named 'x'", 17),
     ):
         assert placed(text, found) == f"plants.py:{line}: {text}"
     assert placed("Pot plants and Pots are different", found).startswith("plants.py:17")

@@ -236,7 +236,7 @@ class CommitService:
     def _check_imports(self, before: Graph, after: Graph) -> None:
         """Raise `CommitError` if a function of a definition that is new or changed imports a module that isn't here."""
         functions = [
-            (f"function {part.name} of {name} can't run on the server", part.pickled)
+            (f"function {name}.{part.name} can't run on the server", part.pickled)
             for name, spec in _changed(before, after).items()
             for part in parts_of(spec)
             if isinstance(part, PythonFunction | PythonExtractor)
