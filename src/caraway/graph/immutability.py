@@ -15,6 +15,9 @@ from caraway.graph.trees import datasets_read
 
 E = TypeVar("E", bound=Entity)
 
+# The definitions of an earlier commit have lower versions, which only a rollback accepts.
+GO_BACK = " To go back to an earlier commit, run `caraway rollback COMMIT`; `caraway history` lists the commits."
+
 
 def immutability_faults(current: Graph, given: Graph, *, incremental: bool) -> tuple[str, ...]:
     """Return a message for each definition of `given` that changes one of `current` without a greater version.
@@ -82,6 +85,7 @@ def _dataset_faults(current: Iterable[DatasetSpec], given: Iterable[DatasetSpec]
             faults.append(
                 f"dataset {new.name!r}: its version went down from {old.version} to {new.version}; a version can only "
                 f"be raised. Give it version={old.version} if it is unchanged, a greater one if not."
+                + GO_BACK
                 + _because(changes)
             )
         elif changes:
@@ -120,12 +124,13 @@ def _extractor_faults(old: FeaturesetSpec, new: FeaturesetSpec) -> list[str]:
             continue
         changes = extractor_differences(stored, extractor)
         if changes or extractor.version < stored.version:
-            went = "went down" if extractor.version < stored.version else "was not raised"
+            down = extractor.version < stored.version
+            went = "went down" if down else "was not raised"
             remedy = "@extractor" if isinstance(extractor, PythonExtractor) else "feature"
             faults.append(
                 f"extractor {extractor.name!r} of featureset {new.name!r}: version {stored.version} is stored, "
                 f"{extractor.version} was given: it {went}. Give it {remedy}({_reference(extractor)}"
-                f"version={stored.version + 1})." + _because(changes)
+                f"version={stored.version + 1}).{GO_BACK if down else ''}" + _because(changes)
             )
     return faults
 

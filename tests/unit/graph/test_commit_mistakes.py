@@ -422,7 +422,9 @@ def with_extractor(number: int, **changes: Any) -> Graph:
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        refused(with_dataset(EVENTS, version=0), "'Events' ... went down from 1 to 0", row="featuresets:5.1b:3"),
+        refused(
+            with_dataset(EVENTS, version=0), "'Events' ... from 1 to 0 ... caraway rollback", row="featuresets:5.1b:3"
+        ),
         refused(with_dataset(PEOPLE, fields=(replace(KEY, key=False), SPENT, AT)), "'People' ... 'user' ... (key)"),
         refused(with_dataset(EVENTS, sources=()), "'Events' ... source ... web ... not there"),
         refused(
@@ -435,7 +437,7 @@ def with_extractor(number: int, **changes: Any) -> Graph:
         refused(with_dataset(LATEST, pipelines=()), "'Made' ... 'p' ... not there"),
         refused(with_extractor(0, field="user"), "'l' ... 'User' ... People.spent ... People.user ... version=1"),
         refused(with_extractor(0, default=0.0), "'l' ... default ... None ... 0.0"),
-        refused(with_extractor(0, version=-1), "'l' ... went down"),
+        refused(with_extractor(0, version=-1), "'l' ... went down ... version=1 ... caraway rollback"),
         refused(with_extractor(1, expr=lit(2.0).node), "'e' ... expression ... 1.0 ... 2.0"),
         refused(with_extractor(2, source_code="return 1"), "'f' ... 'User' ... return 1 ... @extractor(version=1)"),
         refused(with_extractor(2, inputs=("User.spent",)), "'f' ... inputs ... User.spent"),
