@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -11,6 +12,7 @@ from caraway.apps.server.control.service import CheckFunctions, CheckSink, Commi
 from caraway.apps.server.control.slot_demand import SlotDemand, find_slot_demand
 from caraway.apps.server.control.worker import sweep, work
 from caraway.apps.server.control.world import Deployed
+from caraway.dataplane.archive.reports import ArchiveReports
 from caraway.dataplane.topics.admin import drop_topics, ensure_topics, topic_names
 from caraway.dataplane.topics.block_sizes import records_per_message
 from caraway.dataplane.topics.positions import TopicEnds
@@ -33,6 +35,9 @@ SWEEP_S = 60.0
 # If an action is due within this time, `busy` is true, and the thread that calls `reconcile` calls it again after a
 # short pause instead of a long one.
 SOON = timedelta(seconds=5)
+# To estimate the records that aren't archived yet, at most this many of the last messages of a partition are read. Rows
+# that were logged one by one after a large request would stand for all of them in a small sample.
+COUNTED_MESSAGES = 1_000
 
 
 class LedgerReconciler:
@@ -149,15 +154,23 @@ class Control:
         world = Deployed(make_topics=make, drop_topics=drop, job=reader.job, index_lag=index_lag)
         # Kafka counts as usable if it lists its topics, so `there` is also the check of Kafka.
         reconciler = LedgerReconciler(ledger, world, there, list_topics=there, drop=drop)
-        counting, ends = threading.Lock(), TopicEnds(bootstrap_servers)
+        counting, ends, reports = threading.Lock(), TopicEnds(bootstrap_servers), ArchiveReports(engine)
 
         def count(topics: Iterable[str]) -> Mapping[str, int]:
             names = set(topics)
             with counting:
                 end = ends.ends(names)
-            sizes = records_per_message(bootstrap_servers, end)
-            # The count begins at offset 0, since new jobs also read the messages that only the archive still has.
-            return {name: round(sizes[name] * sum(found.values())) for name, found in end.items()}
+            # New jobs also read what only the archive still has. Its number of records is known, so only the messages
+            # behind its tables are counted by a sample.
+            tables = {name: table.report for name, table in reports.all().items() if name in end}
+            positions = {name: table.positions for name, table in tables.items()}
+            messages = Counter[str]()
+            for name, offsets in end.items():
+                reached = positions.get(name, {})
+                messages[name] = sum(max(0, offset - reached.get(p, 0)) for p, offset in offsets.items())
+            sizes = records_per_message(bootstrap_servers, +messages, sample=COUNTED_MESSAGES, since=positions)
+            waiting = {name: round(sizes[name] * count) for name, count in (+messages).items()}
+            return {name: waiting.get(name, 0) + (tables[name].size.rows if name in tables else 0) for name in end}
 
         def slots(plan: GraphPlan, created: Container[str]) -> SlotDemand | None:
             return find_slot_demand(plan, created, reader.running_jobs, partitions=partitions, processors=processors)
