@@ -1,11 +1,14 @@
 """The answers of a server."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import orjson
 
+from caraway.client.discovery import LOOPBACK
 from caraway.errors import RemoteError, UnavailableError
 
 V1_API = "/api/v1"
@@ -75,14 +78,15 @@ TLS_REMEDIES: Final = {
 }
 
 
-def refusal(response: Response, request: str) -> RemoteError:
-    """Return the error for an answer that refuses a request, such as `POST /log`."""
+def refusal(response: Response, request: str, remark: str = "") -> RemoteError:
+    """Return the error for an answer that refuses a request, such as `POST /log`; a remark follows the reason."""
     body = response.json()
     members = body if isinstance(body, dict) else {}
     code = str(members.get("code", ""))
     text = members.get("err_msg") or f"status {response.status_code}: {response.text or 'no explanation'}"
     if response.status_code == NOT_FOUND and code == UNKNOWN_PATH:
         text = f"{text}; this server has no {request}, it may be of another version than this client"
+    text = f"{text}; {remark}" if remark else text
     difference = f"\n{members['err_diff']}" if members.get("err_diff") else ""
     return RemoteError(
         f"{text}{difference}",
@@ -102,7 +106,16 @@ def no_answer(url: str, error: Exception) -> UnavailableError:
     """Return the error for a server that doesn't answer, or whose certificate isn't trusted."""
     if (remedy := next((remedy for sign, remedy in TLS_REMEDIES.items() if sign in str(error)), None)) is not None:
         return UnavailableError(f"the Caraway server at {url} isn't asked ({error}): {remedy}")
-    return UnavailableError(
-        f"no answer from the Caraway server at {url} ({type(error).__name__}: {error}); is it running? "
-        "`caraway status` tells, `caraway up` starts it"
+    remedy = (
+        "is it running? `caraway up` starts a stack on this machine, and prints its URL"
+        if urlsplit(url).hostname in LOOPBACK
+        else "check the URL, and that the server runs there and can be reached from this machine"
     )
+    return UnavailableError(f"no answer from the Caraway server at {url} ({_reason(error)}); {remedy}")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a connection failed, without the names of Python's classes and the numbers of the system's errors."""
+    # `urllib.error.URLError` has the error of the system in it.
+    text = str(getattr(error, "reason", error))
+    return re.sub(r"^\[Errno -?\d+\] ", "", text).rstrip(".") or "the connection ended"

@@ -197,7 +197,7 @@ def test_log_tries_again_with_the_same_key() -> None:
 
 def test_log_gives_up_in_time() -> None:
     server = Server(httpx2.ConnectError("refused"))
-    with pytest.raises(UnavailableError, match=r"http://caraway.test:8400.*caraway up"):
+    with pytest.raises(UnavailableError, match=r"http://caraway.test:8400 \(refused\); check the URL"):
         server.client().log("web", "pots", pd.DataFrame({"pot": [1]}), retry_timeout=20)
     assert 10 < server.time <= 20
 

@@ -14,10 +14,12 @@ from caraway.apps.cli.connection import TIMEOUT_SECONDS, send
 from caraway.apps.cli.logins import Login, Logins
 from caraway.apps.cli.output import err
 from caraway.apps.cli.server_options import DataOption, TokenOption, UrlOption
-from caraway.client.discovery import URL_VARIABLE, ServerAddress, find_server
+from caraway.client.discovery import TOKEN, TOKEN_VARIABLE, URL_VARIABLE, RunningStack, ServerAddress, find_server
 from caraway.client.response import BRANCH_HEADER, refusal
 
 OK = 200
+# The status of an answer to a request without a token, or with one that isn't valid.
+UNAUTHENTICATED = 401
 MAIN = "main"
 
 BranchOption = Annotated[str, typer.Option("--branch", "-b", envvar="CARAWAY_BRANCH", help="The branch.")]
@@ -48,6 +50,22 @@ class ServerOptions:
         if found.elsewhere:
             self._announce(found)
         return found
+
+    @property
+    def token_origin(self) -> str:
+        """The place from which the shown token came, as a clause; empty if none was shown."""
+        found = self.address
+        if not found.token:
+            return ""
+        if self.token is not None:
+            place = "the option --token"
+        elif found.token == os.environ.get(TOKEN_VARIABLE):
+            place = f"the variable {TOKEN_VARIABLE}"
+        elif found.data_dir is not None and found.token == RunningStack(found.url, found.data_dir).token():
+            place = f"the file {found.data_dir / TOKEN}"
+        else:
+            place = "`caraway login`"
+        return f"the token that was shown came from {place}"
 
     @property
     def names_a_server(self) -> bool:
@@ -109,7 +127,9 @@ def ask(
         method, path, server.address, headers=sent, params=given, body=body, timeout_seconds=timeout_seconds
     )
     if response.status_code != OK and not (response.status_code in accepted and "accepted" in response.json()):
-        raise refusal(response, f"{method} {path}")
+        raise refusal(
+            response, f"{method} {path}", server.token_origin if response.status_code == UNAUTHENTICATED else ""
+        )
     return response.json()
 
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from caraway.apps.cli import app
 from caraway.apps.cli.connection import send
 from caraway.client.discovery import ServerAddress
+from caraway.client.response import no_answer
 from caraway.errors import InvalidInputError, UnavailableError
 from tests.unit.client.stub import Stub, running
 
@@ -82,8 +83,27 @@ def test_nobody_answers() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(UnavailableError, match="caraway up"):
+        with pytest.raises(
+            UnavailableError, match=r" \(Connection refused\); is it running\? `caraway up` starts"
+        ) as found:
             send("GET", "/status", ServerAddress(url, ""), headers={})
+        assert not [word for word in ("Error", "Errno", "caraway status") if word in str(found.value)]
+
+
+def test_a_server_elsewhere_isnt_started_by_caraway_up() -> None:
+    elsewhere = no_answer("https://caraway.example", ConnectionResetError(104, "Connection reset by peer"))
+    assert str(elsewhere).endswith(
+        "(Connection reset by peer); check the URL, and that the server runs there and can be reached from this machine"
+    )
+
+
+def test_a_refused_token_is_told_with_its_place(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub.will({"err_msg": "the token isn't valid", "code": "unauthenticated"}, 401)
+    told = runner.invoke(app, ["freshness", "--url", stub.url, "--token", "wrong"])
+    assert "the token isn't valid; the token that was shown came from the option --token" in told.stderr
+    monkeypatch.setenv("CARAWAY_TOKEN", "wrong")
+    told = runner.invoke(app, ["freshness", "--url", stub.url])
+    assert "came from the variable CARAWAY_TOKEN" in told.stderr
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/", "localhost:8100", "http://"])

@@ -84,7 +84,7 @@ def test_before_the_tokens_are_known_nobody_is_let_in() -> None:
 def test_only_a_valid_token_is_let_in(header: str | None) -> None:
     ready = gate(x=owner(Grant(modes=frozenset(Mode))))
     assert ready.admit(BY_TARGET["log"], Headers(authorization="bearer x")).account == "ada"
-    with pytest.raises(UnauthenticatedError):
+    with pytest.raises(UnauthenticatedError, match=r"`caraway tokens create` makes one, .* run/token of its data"):
         ready.admit(BY_TARGET["log"], Headers(**({} if header is None else {"authorization": header})))
 
 

@@ -57,6 +57,10 @@ NOBODY_YET = (
     "requests need a token and there is none yet: `caraway tokens create NAME --role admin` makes the first one; "
     "server.tokens=false lets everybody do everything"
 )
+VALID_TOKENS = (
+    "`caraway tokens create` makes one, and a stack that was started by `caraway up` has one in run/token of its data "
+    "folder"
+)
 # The most characters of a branch, and of the details (a query string, a name or an error), in a line of the audit log.
 # The request may contain longer ones.
 LONGEST = 500
@@ -309,10 +313,7 @@ class Gate:
     def _caller(self, headers: Headers, *, page: bool) -> Admission:
         scheme, _, shown = (headers.get("authorization") or "").partition(" ")
         if scheme.lower() != (SESSION if page else BEARER):
-            raise UnauthenticatedError(
-                "a token is needed: Authorization: Bearer …; `caraway tokens create` makes one, and a stack that was "
-                "started by `caraway up` has one in run/token of its data folder"
-            )
+            raise UnauthenticatedError(f"a token is needed: Authorization: Bearer …; {VALID_TOKENS}")
         digest = digest_of(shown.strip())
         if page:
             return self._of_session(digest)
@@ -334,7 +335,9 @@ class Gate:
         owner = self._require_known().owners.get(digest)
         until = 0.0 if owner is None else _seconds(owner.expires_at)
         if owner is None or until <= self._clock():
-            raise UnauthenticatedError("the token isn't valid: it is unknown, was revoked or has expired")
+            raise UnauthenticatedError(
+                f"the token isn't valid: it is unknown, was revoked or has expired; {VALID_TOKENS}"
+            )
         return Admission(owner.caller, until)
 
     def _of_session(self, digest: bytes) -> Admission:
