@@ -57,9 +57,14 @@ def _sequence(items: object, where: str, what: str) -> Sequence[object]:
 
 
 def require_columns(frame: object, names: Sequence[str], where: str) -> pd.DataFrame:
-    """Check that a frame has a column for each name."""
+    """Check that a frame, or a list of dicts, one a row, has a column for each name, and return it as a frame."""
+    if isinstance(frame, list) and all(isinstance(row, dict) for row in frame):
+        # Columns of objects keep an integer exact beside a null, while pandas would make both floats.
+        frame = pd.DataFrame(frame, columns=None if frame else list(names), dtype=object)
     if not isinstance(frame, pd.DataFrame):
-        raise InvalidInputError(f"{where}: input_dataframe is a {type(frame).__name__}; give a DataFrame")
+        raise InvalidInputError(
+            f"{where}: input_dataframe is a {type(frame).__name__}; give a DataFrame, or a list of dicts, one a row"
+        )
     if missing := [name for name in names if name not in frame.columns]:
         raise InvalidInputError(
             f"{where}: the frame has no column {', '.join(missing)}{meant(missing[0], map(str, frame.columns))}; "

@@ -321,7 +321,7 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         self,
         inputs: Sequence[Feature | str],
         outputs: Sequence[Feature | Featureset | str],
-        input_dataframe: pd.DataFrame,
+        input_dataframe: pd.DataFrame | list[dict[str, Any]],
         log: bool = False,
         workflow: str | None = None,
         sampling_rate: float | None = None,
@@ -333,7 +333,7 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         Args:
             inputs: The features that the frame supplies, as objects or full names.
             outputs: The wanted features, as objects or names; a featureset stands for all of its features.
-            input_dataframe: A column for each input, named by its full name.
+            input_dataframe: A column for each input, named by its full name; or a dict for each row.
             log: Keep the computed features, for training.
             workflow: A label for the kept features.
             sampling_rate: The share of rows that is kept.
@@ -361,7 +361,7 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         self,
         inputs: Sequence[Feature | str],
         outputs: Sequence[Feature | Featureset | str],
-        input_dataframe: pd.DataFrame,
+        input_dataframe: pd.DataFrame | list[dict[str, Any]],
         log: bool = False,
         workflow: str | None = None,
         sampling_rate: float | None = None,

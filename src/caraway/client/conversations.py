@@ -64,7 +64,7 @@ class Asked:
 
     inputs: Sequence[Feature | str]
     outputs: Sequence[Feature | Featureset | str]
-    frame: pd.DataFrame
+    frame: pd.DataFrame | list[dict[str, Any]]
     log: bool = False
     workflow: str | None = None
     sampling_rate: float | None = None
@@ -169,21 +169,21 @@ def log_rows(
 def _answer(asked: Asked, wanted: Named, headers: Mapping[str, str]) -> Conversation[dict[str, list[Any]]]:
     """Return the columns that the server answers to a query; nothing, unasked, if no row or feature is wanted."""
     names = list(input_features(asked.inputs, "query"))
-    require_columns(asked.frame, names, "query")
+    frame = require_columns(asked.frame, names, "query")
     if asked.sampling_rate is not None and not 0 <= asked.sampling_rate <= 1:
         raise InvalidInputError(f"query: sampling_rate is a share from 0 to 1, not {asked.sampling_rate}")
-    if not wanted or not len(asked.frame):
+    if not wanted or not len(frame):
         return {}
     body: dict[str, Any] = {
         "inputs": names,
         "outputs": list(wanted),
-        "data": {name: column_values(asked.frame[name]) for name in names},
+        "data": {name: column_values(frame[name]) for name in names},
         "log": asked.log,
     }
     optional_items = {"workflow": asked.workflow, "sampling_rate": asked.sampling_rate}
     body |= {name: value for name, value in optional_items.items() if value is not None}
     if asked.timestamps is not None:
-        body["timestamps"] = instants(asked.timestamps, len(asked.frame))
+        body["timestamps"] = instants(asked.timestamps, len(frame))
     response = yield Call("/query", orjson.dumps(body), _json(headers))
     answer: dict[str, list[Any]] = response.json()
     return answer

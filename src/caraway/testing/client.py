@@ -142,7 +142,7 @@ class MockClient(Client):
         self,
         inputs: Sequence[Feature | str],
         outputs: Sequence[Feature | Featureset | str],
-        input_dataframe: pd.DataFrame,
+        input_dataframe: pd.DataFrame | list[dict[str, Any]],
         log: bool = False,
         workflow: str | None = None,
         sampling_rate: float | None = None,

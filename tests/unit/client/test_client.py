@@ -300,6 +300,21 @@ def test_query_rows() -> None:
         Server({"Pot.pot": [None]}).client().query_rows([Pot.pot], [Pot.pot], asked)
 
 
+@pytest.mark.parametrize("call", [Client.query, Client.query_rows], ids=["query", "query_rows"])
+def test_rows_of_a_query_may_be_a_list_of_dicts(call: Any) -> None:
+    server = Server({"Pot.wet": [0.5, None]})
+    call(server.client(), [Pot.pot, "Pot.big"], [Pot.wet], [{"Pot.pot": 1, "Pot.big": 2**60 + 1}, {"Pot.pot": 2}])
+    # A number isn't rounded for another row's null.
+    assert server.body()["data"] == {"Pot.pot": [1, 2], "Pot.big": [2**60 + 1, None]}
+    assert len(call(server.client(), [Pot.pot], [Pot.wet], [])) == 0
+    assert len(server.requests) == 1
+    for wrong, kind in (([1], "list"), ({"Pot.pot": [1]}, "dict")):
+        with pytest.raises(InvalidInputError, match=f"is a {kind}; give a DataFrame, or a list of dicts, one a row"):
+            call(server.client(), [Pot.pot], [Pot.wet], wrong)
+    with pytest.raises(InvalidInputError, match=r"no column Pot\.pot; columns: pot"):
+        call(server.client(), [Pot.pot], [Pot.wet], [{"pot": 1}])
+
+
 def test_query_by_names_has_the_dtypes_that_pandas_infers() -> None:
     columns: list[list[Any]] = [
         [1, 2],

@@ -81,6 +81,7 @@ def test_looked_up_columns_have_the_dtypes_of_the_contract(things: MockClient, f
     assert absent is (pd.NaT if feature == "when" else pd.NA)
     rows = things.query_rows([Thing.key], [name], pd.DataFrame({"Thing.key": [1, 2]}))
     assert rows == [{name: VALUES[feature]}, {name: None}]
+    assert things.query_rows([Thing.key], [name], [{"Thing.key": 1}, {"Thing.key": 2}]) == rows
 
 
 @pytest.mark.spec("featuresets:5.4:5")
