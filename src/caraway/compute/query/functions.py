@@ -1,7 +1,10 @@
 """Python steps, which call user code on pandas series."""
 
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -12,9 +15,11 @@ from caraway.compute.query.model import PythonStep
 from caraway.dtypes.frames import to_timestamps
 from caraway.dtypes.series import from_series, to_series
 from caraway.errors import CarawayError, ExtractorError, InvalidInputError
-from caraway.graph.runtime import LookupProvider, lookup_provider
+from caraway.graph.runtime import LookupProvider, ShippedExtractor, lookup_provider
 
 MakeProvider = Callable[[PythonStep, bool], LookupProvider]
+
+REMEDY = "correct the function and commit it with a greater version"
 
 
 class _Function:
@@ -32,6 +37,24 @@ class _Function:
             if self._function is None:
                 self._function = self._load()
             return self._function
+
+    def place(self, error: BaseException | None = None) -> str:
+        """Return the file and line at which the user's code raised an error, else those of the function, in brackets.
+
+        The place is in the module of the function, since the innermost line is often that of a library. Callers of
+        queries see it, so it has the name of the file, and not the folders of the person who committed it. It is empty
+        if the function couldn't be loaded.
+        """
+        loaded = self._function
+        function = loaded.function if isinstance(loaded, ShippedExtractor) else loaded
+        if not isinstance(function, FunctionType):
+            return ""
+        found = [(function.__code__.co_filename, function.__code__.co_firstlineno)]
+        for frame, line in traceback.walk_tb(None if error is None else error.__traceback__):
+            if frame.f_globals is function.__globals__:
+                found.append((frame.f_code.co_filename, line))
+        file, line = found[-1]
+        return f" ({Path(file).name}:{line})"
 
     def _load(self) -> Callable[..., Any]:
         function = cloudpickle.loads(self._step.pickled)
@@ -57,12 +80,17 @@ def compile_function(step: PythonStep, make_provider: MakeProvider) -> Run:
         try:
             result = function.get()(None, ts, *series)
         except CarawayError as error:
-            raise ExtractorError(f"{title}: {error}") from error
+            raise ExtractorError(f"{title}: {error}{function.place(error)}") from error
         except (Exception, SystemExit) as error:
-            raise ExtractorError(f"{title} raised {type(error).__name__}: {error}") from error
+            told = f"{title} raised {type(error).__name__}: {error}{function.place(error)}; {REMEDY}"
+            raise ExtractorError(told) from error
         finally:
             lookup_provider.reset(token)
-        _take(step, title, result, batch)
+        try:
+            _take(step, title, result, batch)
+        except ExtractorError as error:
+            error.args = (f"{error}{function.place()}; {REMEDY}",)
+            raise
 
     return run
 

@@ -1,6 +1,7 @@
 """Tests of running plans over an index that is a dictionary."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,6 +179,26 @@ def test_an_extractor_that_breaks_its_contract_is_named(feature: str, said: str)
     with pytest.raises(ExtractorError) as raised:
         query([{"Tap.pot": 1}, {"Tap.pot": 2}], [f"Faulty.{feature}"])
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("feature", "line"),
+    [
+        ("broken", "return pot // 0 if pot.empty else 1 / 0"),
+        ("misnamed", "def misname(cls, ts, pot):"),
+        ("number", "def give_number(cls, ts, pot):"),
+        ("forbidden", "return Pots.lookup("),
+    ],
+)
+def test_the_error_of_an_extractor_has_the_line_of_its_definition(feature: str, line: str) -> None:
+    file = Path(garden.__file__)
+    (number,) = (at for at, text in enumerate(file.read_text().splitlines(), 1) if text.strip().startswith(line))
+    # The first line of a function is that of its first decorator.
+    number -= 3 if line.startswith("def") else 0
+    # A refused lookup says itself what to do.
+    remedy = "$" if feature == "forbidden" else "; correct the function and commit it with a greater version$"
+    with pytest.raises(ExtractorError, match=rf" \({file.name}:{number}\){remedy}"):
+        query([{"Tap.pot": 1}], [f"Faulty.{feature}"])
 
 
 @pytest.mark.spec("featuresets:2.7:6", "featuresets:2.7:7")
