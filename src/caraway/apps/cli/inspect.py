@@ -1,6 +1,6 @@
 """`caraway inspect`, `caraway lineage` and `caraway xray`: what a branch holds, where it comes from, and its rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -16,6 +16,9 @@ from caraway.errors import UnknownEntityError
 from caraway.graph.trees import following, steps_from
 from caraway.observations.figures import cut
 
+# The names of extractors that are generated from the definitions of features begin with this text
+# (`caraway.featuresets.generated`).
+GENERATED = "_caraway_"
 # The most characters of a value in a table.
 MAX_VALUE = 60
 
@@ -69,7 +72,7 @@ def lineage(
         return
     nodes = {node["id"]: f"{node['kind']} {node['name']}" for node in answer["nodes"]}
     table = plain_table("from", "to", "columns")
-    for edge in answer["edges"]:
+    for edge in _shown_edges(answer):
         columns = ", ".join(before if before == after else f"{before} → {after}" for before, after in edge["columns"])
         table.add_row(*map(escape, (nodes[edge["from"]], nodes[edge["to"]], columns)))
     out.print(table if table.row_count else "Nothing is computed from anything on this branch.")
@@ -104,6 +107,22 @@ def xray(
             for key, value in found.items():
                 if key != "name" and value not in ("", [], {}, None):
                     out.print(f"  {key}: {_property(key, value)}", markup=False, soft_wrap=True)
+
+
+def _shown_edges(answer: Json) -> Iterator[Json]:
+    """Yield the edges of a lineage, those through a generated extractor as edges to its feature: nobody wrote it."""
+    generated = {
+        node["id"]
+        for node in answer["nodes"]
+        if node["kind"] == "extractor" and node["name"].removeprefix(f"{node['of']}.").startswith(GENERATED)
+    }
+    for edge in answer["edges"]:
+        if edge["from"] in generated:
+            for read in answer["edges"]:
+                if read["to"] == edge["from"]:
+                    yield {**read, "to": edge["to"]}
+        elif edge["to"] not in generated:
+            yield edge
 
 
 def _around(answer: Json, name: str) -> dict[str, Any]:
