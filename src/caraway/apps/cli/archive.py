@@ -3,7 +3,7 @@
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import out, table_of
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ask, show_json
-from caraway.observations.observation import rows_of
+from caraway.observations.observation import rows_of, without
 from caraway.observations.operating import ARCHIVE
 
 
@@ -15,4 +15,12 @@ def archive(server: BranchOptions, as_json: JsonOption = False) -> None:
         show_json(answer)
         return
     found = rows_of(ARCHIVE, answer)
-    out.print(table_of(ARCHIVE, found) if found else "Nothing is archived: nothing was committed.")
+    if not found:
+        out.print("Nothing is archived: nothing was committed.")
+        return
+    out.print(table_of(without(ARCHIVE, "table"), found))
+    out.print()
+    for table in found:
+        if table["url"]:
+            # An address has a line of its own, which isn't wrapped, so that it can be copied.
+            out.print(f"{table['dataset']} ({table['kind']}): {table['url']}", markup=False, soft_wrap=True)

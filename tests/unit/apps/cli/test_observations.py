@@ -96,6 +96,16 @@ def test_a_command_shows_the_cells_of_the_page(
         assert row[0] in cells
 
 
+def test_the_address_of_a_table_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"file:///{'folder/' * 40}table"
+    table = {"dataset": "Pots", "kind": "events", "url": url, "written_at": None}
+    figures = dict.fromkeys(("records", "rows", "files", "bytes", "messages"), 1)
+    command = importlib.import_module("caraway.apps.cli.archive")
+    monkeypatch.setattr(command, "ask", lambda *_, **__: {"tables": [{**table, **figures}]})
+    told = CliRunner().invoke(app, ["archive"])
+    assert told.output.splitlines()[-1] == f"Pots (events): {url}"
+
+
 @pytest.mark.parametrize("name", DECLARED)
 def test_the_columns_of_an_observation_have_names_of_their_own(name: str) -> None:
     names = [column.name for column in DECLARED[name].columns]
