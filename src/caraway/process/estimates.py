@@ -1,4 +1,9 @@
-"""Estimated durations, as people are told of them."""
+"""Estimated durations and counts, as people are told of them."""
+
+
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun, such as "1 row" or "2,000 rows"."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def duration(seconds: float) -> str:

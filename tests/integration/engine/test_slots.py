@@ -74,7 +74,7 @@ def test_each_job_holds_the_slots_that_are_planned_and_no_more_are_given(
         assert held == slots
         # Spark itself would accept this job, and let it wait for ever.
         one_more = replace(shop.doubled(), job_id="one-more-slots")
-        with pytest.raises(NoSlotsError, match=f"needs 1 slots of Spark at once, and 0 of {slots} are free"):
+        with pytest.raises(NoSlotsError, match=f"needs 1 slot of Spark at once, and 0 of {slots} are free"):
             runtime.start(one_more)
         queries["stock-slots"].stop()
         queries["one more"] = runtime.start(one_more)

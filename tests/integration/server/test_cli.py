@@ -113,7 +113,7 @@ def test_rows_are_logged_looked_up_and_queried(server: ServerProcess, branch: Cl
 def test_a_refused_row_is_listed_shown_and_replayed_once(server: ServerProcess, branch: Client, kafka: str) -> None:
     refused = caraway(server, "log", "greenhouse", "plants", json.dumps([plant(1, 1), plant(50, 2.5)]))
     assert refused.exit_code == 1
-    assert "1 rows accepted, 1 rejected" in refused.stdout
+    assert "1 row accepted, 1 rejected" in refused.stdout
     assert "row 1, field height (Plants)" in refused.stderr
     (letter,) = told(server, "dead-letters", "list", "--dataset", "Plants")["dead_letters"]
     assert (letter["from"], letter["replayable"], letter["replayed_at"]) == ("greenhouse/plants", True, None)

@@ -16,6 +16,7 @@ from caraway.apps.cli.remote import BranchOptions, JsonOption, ServerOptions, as
 from caraway.apps.cli.rows import Format, batches, read_rows
 from caraway.client.response import TOO_MANY
 from caraway.errors import RemoteError
+from caraway.process.estimates import counted
 
 # The number of errors that are shown; `caraway dead-letters list` shows all of them.
 MAX_SHOWN = 20
@@ -66,7 +67,7 @@ def log(
             body = {"webhook": webhook, "endpoint": endpoint, "data": found}
             answer = _send(body, server)
             sums.add(answer, sums.accepted + sums.rejected)
-            progress.update(task, description=f"{sums.accepted + sums.rejected:,} rows")
+            progress.update(task, description=counted(sums.accepted + sums.rejected, "row"))
     _show(sums, as_json=as_json)
     raise typer.Exit(1 if sums.rejected else 0)
 
@@ -112,4 +113,4 @@ def _show(sums: _Sums, *, as_json: bool) -> None:
         at = f", field {error['field']}" if error["field"] else ""
         err.print(f"row {error['row']}{at} ({error['dataset']}): {error['message']}", markup=False, soft_wrap=True)
     rejected = f", {sums.rejected:,} rejected: `caraway dead-letters list` shows them" if sums.rejected else ""
-    out.print(f"{sums.accepted:,} rows accepted{rejected}", markup=False)
+    out.print(f"{counted(sums.accepted, 'row')} accepted{rejected}", markup=False)

@@ -25,7 +25,7 @@ from caraway.apps.stack.report import (
 )
 from caraway.client.discovery import RunningStack
 from caraway.errors import CarawayError
-from caraway.observations.figures import duration, seconds
+from caraway.observations.figures import clock, duration, seconds
 from caraway.observations.observation import Row, without
 from caraway.observations.operating import JOBS_OF_STATUS, SINKS, SOURCES_LISTED
 from caraway.process.settings.settings import load_settings
@@ -121,7 +121,7 @@ def _show_problems(report: StackReport) -> None:
         # A problem without a link to a page of the console is a part that doesn't work. The tables above show it, and
         # why it doesn't work.
         if problem["link"]:
-            since = f" Since {problem['since']}." if problem["since"] else ""
+            since = f" Since {clock(problem['since'])} UTC." if problem["since"] else ""
             out.print(f"{problem['what']}{since} {problem['remedy']}", markup=False, soft_wrap=True)
 
 

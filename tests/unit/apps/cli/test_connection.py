@@ -27,7 +27,7 @@ def test_a_request_carries_token_branch_and_body(stub: Stub) -> None:
     stub.will({"accepted": 1, "rejected": 0, "errors": [], "warnings": []})
     arguments = ["log", "hook", "end", '{"a": 1}', "--url", stub.url, "--token", "secret", "--branch", "dev"]
     told = runner.invoke(app, arguments)
-    assert told.stdout == "1 rows accepted\n"
+    assert told.stdout == "1 row accepted\n"
     headers = {name.lower(): value for name, value in stub.last.headers.items()}
     assert headers["authorization"] == "Bearer secret"
     assert headers["x-caraway-branch"] == "dev"

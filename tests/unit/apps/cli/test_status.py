@@ -144,7 +144,7 @@ def test_what_is_wrong_with_rows_and_features_is_told(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(command, "ask", ask)
     text = shown(monkeypatch, tmp_path)
-    assert "Clicks: 306 waiting dead letters. Since 2026-01-01T00:00:00Z. Send them again." in text
+    assert "Clicks: 306 waiting dead letters. Since 2026-01-01 00:00:00 UTC. Send them again." in text
     # The table of sources shows it already.
     assert "The source [Kafka: k] can't be read" not in text
     assert msgspec.json.decode(shown(monkeypatch, tmp_path, "--json"))["problems"] == problems["problems"]

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from caraway.observations.figures import ago, duration, instant, number
+from caraway.process.estimates import counted
 from caraway.state.model import PAUSED
 
 # The seconds by which an index or a job may be behind without being reported. Bursts of rows are served within this
@@ -82,8 +83,9 @@ def problems_found(answers: Mapping[str, Any]) -> list[Problem]:
         found = faults_of(answer)
         problems += map(described, found[:LISTED])
         if len(found) > LISTED:
-            what = f"{number(len(found) - LISTED)} more problems of this sort: {kind}."
-            problems.append(Problem(what=what, remedy="The page lists all of them.", link=link))
+            what = f"{counted(len(found) - LISTED, 'more problem')} of this sort: {kind}."
+            remedy = f"The console lists all of them on its page /console/{page}."
+            problems.append(Problem(what=what, remedy=remedy, link=link))
     return problems
 
 
@@ -97,7 +99,7 @@ def _letters(letters: Iterable[Json]) -> list[list[Json]]:
 def _of_letters(group: Sequence[Json]) -> Problem:
     dataset = group[0]["dataset"]
     return Problem(
-        what=f"{dataset}: {_counted(len(group), 'waiting dead letter')}: {group[0]['reason']}",
+        what=f"{dataset}: {counted(len(group), 'waiting dead letter')}: {group[0]['reason'].rstrip('.')}.",
         remedy="Correct what sends such rows, then send them again with `caraway dead-letters replay`; rows at "
         "which a pipeline failed need another pipeline, records that an index left out a new index.",
         since=min(filter(None, (instant(letter["at"]) for letter in group)), default=None),
@@ -114,7 +116,7 @@ def _of_expectation(found: Json) -> Problem:
     rows = f"{number(found['total']['failed'])} of {number(found['total']['evaluated'])} rows failed so far"
     return Problem(
         what=f"{found['dataset']}: {found['expectation']} is violated; {rows}.",
-        remedy="The page has some of the rows: correct what sends them, or the expectation.",
+        remedy="The page /console/quality has some of the rows: correct what sends them, or the expectation.",
         since=instant(found["status_since"]),
         datasets=(found["dataset"],),
         link=f"/console/quality?dataset={quote(found['dataset'])}",
@@ -155,7 +157,7 @@ def _of_drift(drifted: tuple[tuple[str, str], Sequence[Json]]) -> Problem:
     distances = ", ".join(f"{found['distance']} {number(found['value'])}" for found in group)
     return Problem(
         what=f"{name} has drifted: {distances}.",
-        remedy="The page compares it with its reference. If the values are right, set a new reference.",
+        remedy="The page /console/drift compares it with its reference. If the values are right, set a new reference.",
         link=f"/console/drift?{page}",
     )
 
@@ -195,7 +197,7 @@ def _engines(engines: Sequence[Json], jobs: Sequence[Json], now: datetime) -> It
     )
     compute = "computes" if len(jobs) == 1 else "compute"
     yield Problem(
-        what=f"{when}, so {_counted(len(jobs), 'job')} of {_names(datasets)} {compute} nothing. All that is computed "
+        what=f"{when}, so {counted(len(jobs), 'job')} of {_names(datasets)} {compute} nothing. All that is computed "
         "from these datasets is stale.",
         remedy="Start an engine: `caraway up` does, and starts one again that ended; its log is logs/engine.log in the "
         "data folder. Jobs go on where they stopped, and nothing is lost.",
@@ -211,7 +213,7 @@ def _jobs(jobs: Sequence[Json], now: datetime) -> Iterator[Problem]:
         lag = job["progress"].get("lag_seconds")
         if job["state"] == "failing":
             yield Problem(
-                what=f"The job of {name} fails, and was started {_counted(job['attempts'], 'time')}: {job['error']}",
+                what=f"The job of {name} fails, and was started {counted(job['attempts'], 'time')}: {job['error']}",
                 remedy="The engine starts it again by itself. If the rows are the cause, commit a pipeline that takes "
                 "them.",
                 since=updated,
@@ -283,7 +285,3 @@ def _indexes(indexes: Iterable[Json], seen: frozenset[str]) -> Iterator[Problem]
 def _names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:LISTED])
     return shown if len(names) <= LISTED else f"{shown} and {len(names) - LISTED} more"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{number(count)} {what}s"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from caraway.graph.plan.model import GraphPlan, JobMode
 from caraway.graph.plan.slots import slots_of, tasks_of
+from caraway.process.estimates import counted
 from caraway.state.model import JobRecord
 
 
@@ -18,11 +19,12 @@ class SlotDemand:
 
     def line(self) -> str:
         """Return the line of a summary."""
-        found = f"slots: the new jobs need {self.needed} slots of Spark, and {self.free} are free"
+        free = "1 is free" if self.free == 1 else f"{self.free} are free"
+        found = f"slots: the new jobs need {counted(self.needed, 'slot')} of Spark, and {free}"
         if self.needed > self.free:
             return f"{found}. Some won't start until branches or pipelines that nobody needs are deleted"
         more = (self.free - self.needed) * self.jobs // self.needed
-        return f"{found}; about {more} further jobs like these would find slots"
+        return f"{found}; about {counted(more, 'further job')} like these would find slots"
 
 
 def find_slot_demand(

@@ -11,7 +11,7 @@ from caraway.apps.server.control.slot_demand import SlotDemand
 from caraway.graph.changes import Changes, changes
 from caraway.graph.plan.model import GraphPlan
 from caraway.graph.specs import Graph
-from caraway.process.estimates import duration
+from caraway.process.estimates import counted, duration
 from caraway.state.allocation import Allocation
 
 # The number of names after which a line ends with "and n more".
@@ -154,7 +154,8 @@ def _backfills(found: Sequence[BackfillEstimate] | None) -> list[str]:
     if found is None:
         return ["backfill: unknown, Kafka doesn't answer"]
     return [
-        f"backfill: {each.name} reads about {each.records:,} records, with its start in {duration(each.seconds)}"
+        f"backfill: {each.name} reads about {counted(each.records, 'record')}, "
+        f"with its start in {duration(each.seconds)}"
         for each in found
         if each.records
     ]
@@ -163,7 +164,8 @@ def _backfills(found: Sequence[BackfillEstimate] | None) -> list[str]:
 def _gist(change: CommitChange, *, preview: bool) -> str:
     datasets = len(change.after.datasets)
     features = sum(len(f.features) for f in change.after.featuresets)
-    what = f"{datasets} datasets and {features} features, {len(change.plan_after.jobs)} jobs"
+    jobs = len(change.plan_after.jobs)
+    what = f"{counted(datasets, 'dataset')} and {counted(features, 'feature')}, {counted(jobs, 'job')}"
     if preview:
         return f"preview, nothing was changed: the branch would hold {what}"
     if not any(change.changes.values()):

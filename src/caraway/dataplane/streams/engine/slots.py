@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from caraway.errors import UnavailableError
+from caraway.process.estimates import counted
 
 
 class NoSlotsError(UnavailableError):
@@ -39,8 +40,8 @@ class SlotBook:
             free = self._free()
             if capacity and slots > free:
                 raise NoSlotsError(
-                    f"it needs {slots} slots of Spark at once, and {max(free, 0)} of {capacity} are free. Delete "
-                    "branches or pipelines that nobody needs: their jobs free their slots. Raise N of "
+                    f"it needs {counted(slots, 'slot')} of Spark at once, and {max(free, 0)} of {capacity} are free. "
+                    "Delete branches or pipelines that nobody needs: their jobs free their slots. Raise N of "
                     "spark.master=local[N], or the cores that executors offer, only if processor and memory allow it: "
                     "each running job takes a thread per slot and some processor time even while it is idle"
                 )

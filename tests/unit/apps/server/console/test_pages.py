@@ -624,9 +624,9 @@ def test_the_overview_says_what_was_found_in_rows_and_features(console: Site) ->
     shown = console.page("/console")
     assert "Nothing:" not in shown.text
     for text in (
-        "Readings: 306 waiting dead letters: pot expected int, found str 'no 305'",
+        "Readings: 306 waiting dead letters: pot expected int, found str 'no 305'.",
         "Since 2023-11-14 22:13:20, ",
-        "Readings: 1 waiting dead letter: moisture is missing; expected float",
+        "Readings: 1 waiting dead letter: moisture is missing; expected float.",
         "is violated; 126 of 2,880 rows failed so far.",
         "of 1,007 values that were served in the last day, some aren't as computed again: not yet indexed 110.",
         "State.mean has drifted: psi 1.25.",
@@ -643,8 +643,8 @@ def test_the_overview_says_what_was_found_in_rows_and_features(console: Site) ->
         assert f"/console/{link}" in shown.links
     answer = json.loads(console.get("/api/v1/problems", None, authorization="Bearer admin").text)
     assert [one["what"] for one in answer["problems"]][:2] == [
-        "Readings: 306 waiting dead letters: pot expected int, found str 'no 305'",
-        "Readings: 1 waiting dead letter: moisture is missing; expected float",
+        "Readings: 306 waiting dead letters: pot expected int, found str 'no 305'.",
+        "Readings: 1 waiting dead letter: moisture is missing; expected float.",
     ]
     # Somebody who may not read data isn't told that nothing was found in them.
     definitions = console.words("/console", "definitions")

@@ -164,7 +164,7 @@ def test_the_answer_has_the_records_that_are_read_again_and_the_time(world: Worl
 
 def test_the_summary_lists_new_entities(service: CommitService) -> None:
     text = _lines(service, FIRST)
-    assert text.startswith("committed: the branch holds 2 datasets and 3 features, 1 jobs\n")
+    assert text.startswith("committed: the branch holds 2 datasets and 3 features, 1 job\n")
     assert "datasets new: Clicks, Spend\n" in text
     assert "features new: Shopper.user, Shopper.spent, Shopper.big\n" in text
     assert "topics create: caraway.Clicks." in text

@@ -39,8 +39,8 @@ def test_each_engine_s_newest_report_counts() -> None:
             "and 20 are free; about 8 further jobs like these would find slots",
         ),
         (
-            SlotDemand(needed=4, jobs=2, free=3),
-            "and 3 are free. Some won't start until branches or pipelines that nobody needs are deleted",
+            SlotDemand(needed=4, jobs=2, free=1),
+            "and 1 is free. Some won't start until branches or pipelines that nobody needs are deleted",
         ),
     ],
 )

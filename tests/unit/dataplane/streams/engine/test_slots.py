@@ -9,7 +9,7 @@ def test_no_more_slots_are_given_than_there_are() -> None:
     book.reserve("a", 6)
     book.follow("a", lambda: running["a"])
     book.reserve("b", 4)
-    with pytest.raises(NoSlotsError, match="needs 1 slots of Spark at once, and 0 of 10 are free"):
+    with pytest.raises(NoSlotsError, match="needs 1 slot of Spark at once, and 0 of 10 are free"):
         book.reserve("c", 1)
     # A job that has ended or was stopped frees its slots.
     book.release("b")
