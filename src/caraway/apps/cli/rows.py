@@ -13,7 +13,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, shortened
 
 Row = dict[str, Any]
 
@@ -64,7 +64,9 @@ def read_rows(source: str, form: Format | None) -> Iterator[Row]:
         InvalidInputError: The source can't be read, or has another format; the text names the line.
     """
     if source.lstrip()[:1] in {"[", "{"}:
-        yield from _objects(_parsed(source, "the JSON that is given"), "the JSON that is given")
+        name = f"the argument, {shortened(source)}"
+        quoting = "; in a shell, an argument with JSON stands in single quotes, and JSON itself has double ones"
+        yield from _objects(_parsed(source, f"{name},", quoting), name)
         return
     form = form or _format_of(source)
     name = "the standard input" if source == STANDARD_INPUT else source
@@ -132,11 +134,11 @@ def _limited(lines: TextIO, name: str) -> str:
     return text
 
 
-def _parsed(text: str, name: str) -> Any:
+def _parsed(text: str, name: str, remedy: str = "") -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InvalidInputError(f"{name} isn't JSON: {error}") from error
+        raise InvalidInputError(f"{name} isn't JSON: {error}{remedy}") from error
 
 
 def _objects(found: Any, name: str) -> Iterator[Row]:

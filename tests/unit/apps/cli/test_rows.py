@@ -92,6 +92,20 @@ def test_mistakes_name_the_place(tmp_path: Path, name: str, text: str, expected:
         list(read_rows(file(tmp_path, name, text), None))
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[{'a': 1}]", r"the argument, \[{'a': 1}\], isn't JSON: Expecting property name .*line 1 column 3"),
+        ('{"a": 1 "b": 2}', r'the argument, {"a": 1 "b": 2}, isn\'t JSON: Expecting .* column 9 .*single quotes'),
+        (f"[{'1, ' * 1_000}", r"the argument, \[1, 1, .*… \(3,001 characters\), isn't JSON"),
+        ("[1]", r"the argument, \[1\]: a list of objects is expected"),
+    ],
+)
+def test_json_that_is_an_argument_is_shown_with_the_mistake(text: str, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        list(read_rows(text, None))
+
+
 def test_what_is_no_file_and_no_text(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="can't be read: No such file"):
         list(read_rows(str(tmp_path / "none.csv"), None))
