@@ -144,11 +144,12 @@ class IndexLoads(Recurring):
             return
         try:
             self._look(needed)
-        except UnavailableError:
+        except Exception:
+            # No index waits for long for something that doesn't answer, or fails each time.
             self._failures += 1
             if self._failures >= IDLE_LOOKS:
                 for query_id in list(self._active):
-                    self._give_up(query_id, "Postgres or the object store doesn't answer")
+                    self._give_up(query_id, "the looks at it fail")
             raise
         self._failures = 0
 
@@ -163,9 +164,9 @@ class IndexLoads(Recurring):
         wanted = {self._query_id(database, plan): (database, plan, status) for database, plan, status in found}
         if self._has_looked and not self._active and not any(self._is_long(status) for _, _, status in found):
             return
-        self._has_looked = True
         coming = backlogs(needed.jobs, self._jobs())
         asked = {query.id: query for query in self._queries.loads()}
+        self._has_looked = True
         idle = {query.id for query in self._queries.waiting()} if asked else set()
         if any(query.status is QueryStatus.RUNNING and query.id not in idle for query in asked.values()):
             # The others wait for the load that is under way.
@@ -217,7 +218,11 @@ class IndexLoads(Recurring):
             load.database.worker.hold(load.plan.asset)
             return
         load.idle = 0
-        commit = next(name for name, planned in needed.commits.items() if load.plan in planned.plan.indexes)
+        commits = (name for name, planned in needed.commits.items() if load.plan in planned.plan.indexes)
+        commit = next(commits, None)
+        if commit is None:
+            self._give_up(query_id, "no commit has it")
+            return
         number, shards = load.database.shard or (0, 1)
         request = OfflineRequest(
             inputs=(),
