@@ -175,6 +175,7 @@ def test_a_loaded_index_answers_as_the_followed_one(shop: Shop, loads: Loads, tm
             assert repr(loads.read(loaded, plan, rows)) == repr(loads.read(followed, plan, rows)), plan.dataset
 
 
+@pytest.mark.full(reason="Spark starts once more; tests/integration/index/test_loads.py has a shard's load")
 def test_a_shard_has_its_partitions_only(loads: Loads, tmp_path: Path) -> None:
     rows = asked(200)
     plan = loads.plans["Spending"]
@@ -190,6 +191,7 @@ def test_a_shard_has_its_partitions_only(loads: Loads, tmp_path: Path) -> None:
     assert records > 0
 
 
+@pytest.mark.full(reason="Spark starts once more; the law of divisions has erased keys")
 def test_the_tables_have_no_record_of_an_erased_key(shop: Shop, loads: Loads, tmp_path: Path) -> None:
     rows = asked(200)
     shop.client.erase("Users", [{"user": 3}], downstream=False)

@@ -311,7 +311,7 @@ def test_rows_of_a_query_may_be_a_list_of_dicts(call: Any) -> None:
     for wrong, kind in (([1], "list"), ({"Pot.pot": [1]}, "dict")):
         with pytest.raises(InvalidInputError, match=f"is a {kind}; give a DataFrame, or a list of dicts, one a row"):
             call(server.client(), [Pot.pot], [Pot.wet], wrong)
-    with pytest.raises(InvalidInputError, match=r"no column Pot\.pot; columns: pot"):
+    with pytest.raises(InvalidInputError, match=r"no column Pot\.pot; did you mean pot\?; columns: pot"):
         call(server.client(), [Pot.pot], [Pot.wet], [{"pot": 1}])
 
 

@@ -326,7 +326,7 @@ def test_functions_that_lack_a_module_are_refused_where_definitions_are_new(worl
 
     service = CommitService(world, world, world, check_functions=check)
     request = CommitRequest(message="first", graph=FIRST, preview=preview)
-    with pytest.raises(CommitError, match=r"function is_big of Shopper can't run .*'tools'\n.*@includes.*try"):
+    with pytest.raises(CommitError, match=r"function Shopper\.is_big can't run .*'tools'\n.*@includes.*try"):
         service.commit(request)
     assert (world.actions, asked.pop()) == ([], [b"not run here"])
     lacks = False
