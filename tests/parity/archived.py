@@ -9,11 +9,12 @@ from caraway.compute.query.model import Rows
 from caraway.dataplane.archive.follower import Follower
 from caraway.dataplane.archive.store.model import archived_topics
 from caraway.dataplane.archive.store.reading import ArchivedTopics, cuts_now
+from caraway.dataplane.index.storage.intervals import is_divisible
 from caraway.expr.polars.values import to_polars
 from caraway.offline.reader import OfflineReader
 from caraway.offline.spark.dividing import IDENTITIES, DividedTopic, divided_part, gathered
 from caraway.offline.spark.pieces import Piece, decoded, divisions_of, encoded
-from caraway.offline.spark.work import DividedDataset, columns_read, is_divisible
+from caraway.offline.spark.work import DividedDataset, columns_read
 from tests.parity.traffic import Part
 
 # Few records in a part, and few divisions, make records of one key come from several parts.

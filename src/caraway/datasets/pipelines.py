@@ -44,8 +44,8 @@ class Pipeline:
             with including(helpers):
                 result = self.function(dataset, *self.inputs)
         except CarawayError as error:
-            # The same exception is raised again, and only its text is changed, so that the traceback ends at the user's
-            # line.
+            # Only the text of the exception is changed before it is raised again, so that the traceback ends at the
+            # user's line.
             error.args = (f"{where}: {error}",)
             raise
         if isinstance(result, GroupBy):

@@ -142,7 +142,7 @@ def _expression(where: str, feature: Feature, expr: Expr, siblings: Mapping[str,
     try:
         found = infer_nullable(expr.node, {name: sibling.data_type for name, sibling in siblings.items()})
     except CarawayError as error:
-        # The same exception is raised again, and only its text is changed, since callers may expect its class.
+        # Only the text of the exception is changed before it is raised again, since callers may expect its class.
         error.args = (f"{where}: {error}",)
         raise
     if not promotes(found, feature.data_type):

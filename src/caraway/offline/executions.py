@@ -102,7 +102,7 @@ def chosen(wanted: Execution, needed_mb: int, memory_mb: int) -> Execution:
 def _on_spark(
     settings: Settings, context: QueryContext, objects: ObjectFolder, query_id: str, sizes: list[DatasetSize]
 ) -> Iterator[Evaluation]:
-    # These imports load PySpark, which takes a second. A query that is computed in this process needn't wait for that.
+    # PySpark takes a second to import, which a query that is computed in this process needn't wait for.
     from caraway.offline.spark.running import SparkEvaluation, work_of  # noqa: PLC0415
     from caraway.offline.spark.session import scratch_session  # noqa: PLC0415
 

@@ -13,11 +13,11 @@ import polars as pl
 
 from caraway.compute.query.model import Instants, Rows
 from caraway.dataplane.archive.store.reading import ArchivedRecords
+from caraway.dataplane.index.storage.intervals import is_divisible
 from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import TopicRecords, columns_needed, index_frame
 from caraway.offline.reader import OfflineReader, SeriesReader
-from caraway.offline.spark.work import is_divisible
 
 _ROW_NUMBER = "record row"
 

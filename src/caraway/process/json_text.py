@@ -19,7 +19,7 @@ from caraway.errors import InvalidInputError, TooLargeError
 # letters, fails at 254 levels, and casts of nested types call themselves once for each level.
 MAX_DEPTH = 64
 # The most values in one text, where a list or object counts as one too: enough for nearly 100,000 rows of nine columns.
-# So many values take about 150 MB, and parsing them takes some 150 ms.
+# A text with that many takes about 150 MB and some 150 ms to parse.
 MAX_VALUES = 1_000_000
 # The most lists and objects in one text: enough for 100,000 rows with a nested value in each. Lists and objects have a
 # limit of their own because one takes several times as much memory as a number.

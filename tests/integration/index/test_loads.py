@@ -63,10 +63,10 @@ def test_a_load_goes_on_with_the_topic(kafka: str, history: History, tmp_path: P
         held = worker.positions()[0]
         assert (held.held, held.following, held.lag) == (True, False, 0)
         assert held.offsets == store.offsets(plan.asset)
-        # These records come before the cuts, and the index reads none of them.
+        # The index that is held reads none of these records, which come before the cuts.
         history.send(300)
         offsets = history.tables(kafka, tmp_path / "made")
-        # Those come behind the cuts, the first ones before the load and the others after it.
+        # More records come behind the cuts, the first ones before the load and the others after it.
         history.send(200)
         assert store.offsets(plan.asset) == held.offsets
         assert worker.load(plan.asset, moved(store, tmp_path / "made"), offsets)

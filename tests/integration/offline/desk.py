@@ -1,7 +1,8 @@
 """A branch with the shop's data, and offline queries as a desk makes them."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx2
@@ -12,6 +13,7 @@ import pyarrow as pa
 from caraway.client import Client
 from caraway.process.children.forking import name_of
 from caraway.testing import MockClient
+from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.offline.shop import asked, definitions, logged
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.tls import TLS
@@ -119,3 +121,20 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__len__") and not isinstance(value, str):
         return list(value)
     return None if pd.isna(value) else value
+
+
+@contextmanager
+def partly_archived(server: ServerProcess, archive_of: Callable[[str], ArchiveProcess]) -> Iterator[Shop]:
+    """Yield a branch whose first rows are in the tables of the archive, and the others on the topics only."""
+    with closing(Shop(server)) as shop:
+        shop.log(slice(0, 250))
+        archive = archive_of("archive")
+        archive.start()
+        eventually(lambda: _archived(shop), archive.said)
+        assert archive.stop() == 0
+        shop.log(slice(250, None))
+        yield shop
+
+
+def _archived(shop: Shop) -> bool:
+    return all(table["messages"] == 0 for table in shop.http.get("/archive").json()["tables"])

@@ -32,7 +32,7 @@ from caraway.state.reader import StateReader
 from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.index.flow import wait_for
 from tests.integration.jobs import running_jobs
-from tests.integration.offline.desk import Shop, processes_of, queries_of
+from tests.integration.offline.desk import Shop, partly_archived, processes_of, queries_of
 from tests.integration.offline.shop import BEGIN, USERS, asked
 from tests.integration.server.server_process import ServerProcess, eventually, running_server
 
@@ -127,18 +127,8 @@ def loads(shop: Shop) -> Iterator[Loads]:
 @pytest.fixture
 def shop(server: ServerProcess, archive_of: Callable[[str], ArchiveProcess]) -> Iterator[Shop]:
     """Yield a branch whose first rows are in the tables of the archive, and the others on the topics only."""
-    with closing(Shop(server)) as made:
-        made.log(slice(0, 250))
-        archive = archive_of("archive")
-        archive.start()
-        eventually(lambda: _archived(made), archive.said)
-        assert archive.stop() == 0
-        made.log(slice(250, None))
+    with partly_archived(server, archive_of) as made:
         yield made
-
-
-def _archived(shop: Shop) -> bool:
-    return all(table["messages"] == 0 for table in shop.http.get("/archive").json()["tables"])
 
 
 def test_a_loaded_index_answers_as_the_followed_one(shop: Shop, loads: Loads, tmp_path: Path) -> None:

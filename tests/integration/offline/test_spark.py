@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from signal import SIGKILL
 
 import pytest
@@ -11,7 +10,7 @@ from pyspark.sql import SparkSession
 from caraway.process.settings.offline import OfflineSettings
 from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.jobs import running_jobs
-from tests.integration.offline.desk import Shop, processes_of, queries_of, some_fail
+from tests.integration.offline.desk import Shop, partly_archived, processes_of, queries_of, some_fail
 from tests.integration.offline.shop import asked
 from tests.integration.server.server_process import ServerProcess, eventually, running_server
 
@@ -41,24 +40,13 @@ def test_spark_and_the_process_agree_to_the_bit(
 ) -> None:
     rows = asked(700)
     rows["Buyer.user"] = rows["Buyer.user"].astype("Int64")
-    with closing(Shop(server)) as shop:
-        # The tables have the first rows, and the topics the others.
-        shop.log(slice(0, 250))
-        archive = archive_of("archive")
-        archive.start()
-        eventually(lambda: _archived(shop), archive.said)
-        assert archive.stop() == 0
-        shop.log(slice(250, None))
+    with partly_archived(server, archive_of) as shop:
         process, spark = (
             shop.result(shop.begin(rows, [shop.buyer, shop.friend], as_known=as_known, execution=execution))
             for execution in ("process", "spark")
         )
     assert process.equals(spark)
     assert process.num_rows == 700
-
-
-def _archived(shop: Shop) -> bool:
-    return all(table["messages"] == 0 for table in shop.http.get("/archive").json()["tables"])
 
 
 @pytest.mark.full(reason="Spark starts anew; test_queries.py has the same rows in the process of the server")

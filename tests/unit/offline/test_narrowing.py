@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from caraway.dataplane.index.storage.intervals import is_divisible
 from caraway.dataplane.topics.reader import Message
 from caraway.graph.plan.model import IndexPlan
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.monitoring.skew.history import LaterRecords
 from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.offline.reader import OfflineReader
-from caraway.offline.spark.work import is_divisible
 from tests.unit.dataplane.index.oracle import SECOND, Case, Job
 from tests.unit.dataplane.index.test_against_engine import CASES
 from tests.unit.offline.test_known import arriving, given, logged

@@ -92,8 +92,8 @@ class Target:
         checks = repr((schema.columns, strict_part(plan.dataset.expectations))).lower()
         self.has_patterns = "regex" in checks or "json_schema" in checks
         """True if texts are matched with patterns, for which a long text may take a second."""
-        # The columns and constants from which preproc makes fields, if it does nothing else and no row is filtered out;
-        # None otherwise. Such rows are converted by column instead of one by one.
+        # The columns and constants from which preproc makes fields; None if preproc does anything else, or rows are
+        # filtered out. With them, rows are converted by column instead of one by one.
         self._copied = None if self.is_plain else _copied_fields(plan)
         self._has_envelopes = plan.source.cdc.has_envelopes
         self.newest_us: int | None = None

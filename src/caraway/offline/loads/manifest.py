@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from caraway.dataplane.archive.store.reading import TopicParts
-from caraway.dataplane.index.storage.intervals import has_max_event_time
+from caraway.dataplane.index.storage.intervals import is_divisible
 from caraway.dataplane.objects.folder import Digest, ObjectFolder
 from caraway.graph.plan.model import IndexPlan, TopicPlan
 from caraway.offline.queries.model import LoadRequest, folder_of
@@ -76,8 +76,6 @@ def read_manifest(objects: ObjectFolder, query_id: str) -> LoadManifest:
 def is_loadable(plan: IndexPlan) -> bool:
     """Return whether an index can be built in divisions, since the entries of a key depend on no other key.
 
-    The locations of identities that may be revised, the rows that are sent to jobs, and the max event time belong to
-    the index as a whole.
+    The locations of identities that may be revised, and the rows that are sent to jobs, belong to the index as a whole.
     """
-    whole = plan.revised or plan.emits is not None or plan.window is not None or has_max_event_time(plan)
-    return bool(plan.schema.keys) and not whole
+    return is_divisible(plan) and not plan.revised and plan.emits is None

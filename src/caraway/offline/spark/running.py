@@ -14,6 +14,7 @@ from math import ceil
 import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 
+from caraway.dataplane.index.storage.intervals import is_divisible
 from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import InvalidInputError
 from caraway.offline.engine import OfflinePlan
@@ -27,7 +28,7 @@ from caraway.offline.spark.pieces import PIECE_ROWS, SCHEMA, decoded, encoded
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, empty, frame_of
 from caraway.offline.spark.stages import stages_of
 from caraway.offline.spark.tasks import begin_rows, divide_records, gather_revisions, run_stage
-from caraway.offline.spark.work import DividedDataset, RecordsTask, Work, columns_read, is_divisible, ordered_keys
+from caraway.offline.spark.work import DividedDataset, RecordsTask, Work, columns_read, ordered_keys
 
 # The records of a division take at most about this much memory. A larger dataset is divided into more divisions.
 DIVISION_BYTES = 128 << 20

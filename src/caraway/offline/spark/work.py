@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from caraway.compute.query.model import KeyPart, LookupStep
 from caraway.dataplane.archive.store.reading import Cuts, Part, TopicParts
-from caraway.dataplane.index.storage.intervals import has_max_event_time
 from caraway.dtypes.types import DecimalType, base_type
 from caraway.graph.plan.model import IndexKind, IndexPlan
 from caraway.offline.history.aggregates import EXTREMES, AggregateHistory
@@ -67,15 +66,6 @@ class RecordsTask:
 
     dataset: str
     part: Part
-
-
-def is_divisible(plan: IndexPlan) -> bool:
-    """Return whether the rows of a key depend on no records of other keys.
-
-    Discrete windows close by the greatest event time of all records, and windows that are keys are found among those of
-    all records.
-    """
-    return plan.window is None and not has_max_event_time(plan) and bool(plan.schema.keys)
 
 
 def columns_read(plan: IndexPlan, names: list[str], *, known: bool) -> list[str]:

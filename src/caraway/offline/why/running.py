@@ -9,6 +9,7 @@ from caraway.compute.why.explaining import Question, explain
 from caraway.compute.why.lookups import Listing
 from caraway.compute.why.model import Why
 from caraway.compute.why.parts import Hidden
+from caraway.dataplane.index.storage.intervals import is_divisible
 from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import InvalidInputError
 from caraway.offline.history.records import TopicRecords
@@ -17,7 +18,6 @@ from caraway.offline.queries.context import QueryContext
 from caraway.offline.queries.model import JSON_INPUT, OfflineQuery, WhyRequest, folder_of
 from caraway.offline.reader import OfflineReader
 from caraway.offline.sizes import MESSAGES, sizes_of
-from caraway.offline.spark.work import is_divisible
 from caraway.offline.why.histories import TopicHistories
 from caraway.offline.why.known import KnownRecords
 from caraway.offline.why.sources import Messages, SourceRecords

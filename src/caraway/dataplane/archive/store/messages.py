@@ -72,7 +72,7 @@ class ArchivedMessages:
         left = {p: self.positions[p] - first for p, first in positions.items() if first < self.positions.get(p, 0)}
         if not left:
             return {}
-        # The same share of the remaining messages is read from each partition, so that all partitions end at about the
+        # An equal share of the remaining messages is read from each partition, so that all partitions end at about the
         # same time, as if they were read from the topic.
         share = min(1.0, most_records / self.records_per_message / sum(left.values()))
         return {p: (positions[p], positions[p] + max(1, int(count * share))) for p, count in left.items()}

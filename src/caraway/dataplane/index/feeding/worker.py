@@ -252,8 +252,7 @@ class IndexWorker:
             found = self._subscriptions.get(asset)
             if found is None or found.held is not None:
                 return found
-            status = self._status_of(found)
-            ends = (self._live if status.following else self._behind).ends(found.plan.topic)
+            ends = (self._live if self._live.follows(asset) else self._behind).ends(found.plan.topic)
             # A new object, since whoever is handing the old one over between the tails finds that it isn't wanted.
             held = self._subscriptions[asset] = replace(found, next=dict(found.next), held=dict(ends))
             behind, live = self._behind, self._live
@@ -413,11 +412,12 @@ class IndexWorker:
 
     def positions(self) -> list[IndexStatus]:
         """Return the progress of each index."""
-        return [self._status_of(subscription) for subscription in list(self._subscriptions.values())]
-
-    def _status_of(self, subscription: Subscription) -> IndexStatus:
-        following = subscription.held is None and self._live.follows(subscription.plan.asset)
-        return _status(self._live if following else self._behind, subscription, following=following)
+        live = {subscription.plan.asset for subscription in self._live.subscriptions()}
+        return [
+            _status(self._live if following else self._behind, subscription, following=following)
+            for asset, subscription in list(self._subscriptions.items())
+            for following in (subscription.held is None and asset in live,)
+        ]
 
     def _change(self, removed: frozenset[bytes], added: Sequence[Subscription]) -> bool:
         """Have the live tail stop reading for `removed` assets and start for `added` subscriptions."""

@@ -28,6 +28,15 @@ def has_max_event_time(plan: IndexPlan) -> bool:
     return any(isinstance(window, HoppingWindow) for window in (plan.window, *own_windows(plan)))
 
 
+def is_divisible(plan: IndexPlan) -> bool:
+    """Return whether the rows of a key depend on no records of other keys.
+
+    Discrete windows close by the greatest event time of all records, and windows that are keys are found among those of
+    all records.
+    """
+    return plan.window is None and not has_max_event_time(plan) and bool(plan.schema.keys)
+
+
 def lookback_us(plan: IndexPlan) -> int:
     """Return the lookback of a plan's discrete windows, which is the same for all of them; 0 if there are none."""
     windows = (plan.window, *own_windows(plan))

@@ -91,8 +91,8 @@ class MySQLLog:
         self._births: dict[int, list[int]] = {}
         self._unseen: set[str] = set()
         # `_opened_at` is the time at which reading of the log began. `_older` has the XA transactions that were
-        # prepared before and that the server still lists: the first chunk waits for them (`_may_begin`). `_older` is
-        # None until the list is complete.
+        # prepared before and that the server still lists, or None until the list is complete: the first chunk waits for
+        # them (`_may_begin`).
         self._opened_at = 0.0
         self._older: frozenset[str] | None = None
         self._key: list[str] = []
