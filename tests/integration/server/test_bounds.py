@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
+from http.client import HTTPResponse
 
 import httpx2
 import orjson
@@ -135,3 +136,39 @@ def test_messages_do_not_repeat_what_was_sent(
     server: ServerProcess, ask: Callable[[ServerProcess], httpx2.Response]
 ) -> None:
     assert LONG[:9_000] not in refusal(ask(server))
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "goes_on"),
+    [
+        ("/api/v1/nothing", b"Content-Length: 3", True),
+        ("/api/v1/nothing", b"Transfer-Encoding: chunked", True),
+        ("/api/v1/log", b"Content-Length: 3", True),
+        ("/api/v1/nothing", b"Content-Length: 3", False),
+        ("/api/v1/nothing", b"Transfer-Encoding: chunked", False),
+        ("/api/v1/nothing", b"Content-Length: 100000", False),
+        ("/api/v1/log", b"Content-Length: 99999999", False),
+    ],
+)
+def test_a_refused_request_leaves_a_connection_that_goes_on_or_says_that_it_ends(
+    server: ServerProcess, path: str, length: bytes, goes_on: bool
+) -> None:
+    # Clients send the headers and the body by two calls, so a refusal may be made before the body has come.
+    head = f"POST {path} HTTP/1.1\r\n".encode() + KNOWN + length + b"\r\n\r\n"
+    body = b"3\r\n{}}\r\n0\r\n\r\n" if b"chunked" in length else b"{}}"
+    for _ in range(50 if goes_on else 1):
+        with closing(connected(server)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(head)
+            if goes_on:
+                connection.sendall(body)
+            answer = HTTPResponse(connection, method="POST")
+            answer.begin()
+            assert 400 <= answer.status < 500
+            answer.read()
+            assert answer.will_close is not goes_on
+            if goes_on:
+                connection.sendall(b"GET /api/v1/health HTTP/1.1\r\n" + KNOWN + b"\r\n")
+                again = HTTPResponse(connection, method="GET")
+                again.begin()
+                assert again.status == 200

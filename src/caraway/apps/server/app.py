@@ -13,7 +13,7 @@ from caraway.apps.server.access.gate import Gate
 from caraway.apps.server.access.shares import Shares
 from caraway.apps.server.access.sites import Sites, check_media_type
 from caraway.apps.server.http.arrival import Proxies
-from caraway.apps.server.http.body import read_body
+from caraway.apps.server.http.body import Body
 from caraway.apps.server.http.budget import Budget, Hold
 from caraway.apps.server.http.connections import Connections
 from caraway.apps.server.http.encoding import encoded
@@ -117,6 +117,7 @@ class App:
         self._proxies.note(scope)
         trace = None if self._tracer is None else self._begin_trace(self._tracer, scope.headers)
         target, page = UNKNOWN_TARGET, None
+        body = Body(scope.headers, exchange)
         try:
             endpoint, name = self._router.find(scope.method, scope.path)
             target, page = endpoint.target, endpoint.page
@@ -131,11 +132,11 @@ class App:
             # A probe isn't counted against the limits of a caller (`Shares`), because a load balancer must learn the
             # server's health at any time.
             if endpoint.probe:
-                response = await self._answer(scope, headers, exchange, endpoint, name, caller=caller)
+                response = await self._answer(scope, headers, body, endpoint, name, caller=caller)
             else:
                 self._bounds.shares.enter(caller.token_id)
                 try:
-                    response = await self._answer(scope, headers, exchange, endpoint, name, caller=caller)
+                    response = await self._answer(scope, headers, body, endpoint, name, caller=caller)
                 finally:
                     self._bounds.shares.leave(caller.token_id)
         except CarawayError as error:
@@ -146,15 +147,15 @@ class App:
             response = _refusal(UnavailableError(ENDING), scope, page)
         except Exception as error:  # noqa: BLE001 (every request gets an answer)
             response = _refusal(_unexpected(error, scope), scope, page)
-        encodings = scope.headers.get("accept-encoding")
-        if encodings is not None and len(response.body) > LARGE_ANSWER_BYTES:
-            response = await asyncio.get_running_loop().run_in_executor(DECODERS, encoded, response, encodings)
-        else:
-            response = encoded(response, encodings)
+        response = await _encoded(response, scope.headers.get("accept-encoding"))
+        # The further headers go into a new list, so that the list of the handler's response doesn't change.
+        headers_sent = [*response.headers, (HEADER, request_id)]
+        if not body.complete and not await body.skip():
+            # The HTTP server closes such a connection. A client that isn't told would send its next request on it, and
+            # get no answer.
+            headers_sent.append(("connection", "close"))
         try:
-            # The header with the id of the request goes into a new list, so that the list of the handler's response
-            # doesn't change.
-            exchange.response_bytes(response.status, [*response.headers, (HEADER, request_id)], response.body)
+            exchange.response_bytes(response.status, headers_sent, response.body)
         except RSGIProtocolClosed:
             LOG.debug("a client went away before its answer", target=target)
         finally:
@@ -178,7 +179,7 @@ class App:
         return trace
 
     async def _answer(
-        self, scope: RsgiScope, headers: Headers, exchange: Exchange, endpoint: Endpoint, name: str, *, caller: Caller
+        self, scope: RsgiScope, headers: Headers, body: Body, endpoint: Endpoint, name: str, *, caller: Caller
     ) -> HttpResponse:
         """Read the body and run the handler, both together within the deadline.
 
@@ -189,17 +190,15 @@ class App:
         """
         budget = self._bounds.strangers if endpoint.permission.public else self._bounds.budget
         hold = Hold(budget, caller.token_id)
-        body: bytes | None = None
         try:
             async with asyncio.timeout(self._bounds.seconds) as limit:
-                takes = endpoint.takes_body
-                body = await read_body(headers, exchange, hold, endpoint.form_bytes) if takes else b""
+                content = await body.read(hold, endpoint.form_bytes) if endpoint.takes_body else b""
                 request = Request(
                     endpoint.method,
                     scope.path,
                     scope.query_string,
                     headers,
-                    body,
+                    content,
                     caller,
                     hold,
                     endpoint.body,
@@ -209,7 +208,7 @@ class App:
         except TimeoutError:
             if not limit.expired():
                 raise
-            if body is None:
+            if endpoint.takes_body and not body.complete:
                 raise SlowBodyError(f"the body wasn't complete after {self._bounds.seconds:g} s") from None
             raise DeadlineError(
                 f"the request took more than {self._bounds.seconds:g} s (server.request_seconds); "
@@ -219,6 +218,13 @@ class App:
             raise CutBodyError("the body ended before it was complete, or its chunks are malformed") from None
         finally:
             hold.release()
+
+
+async def _encoded(response: HttpResponse, encodings: str | None) -> HttpResponse:
+    """Return an answer in one of the encodings that the client takes."""
+    if encodings is not None and len(response.body) > LARGE_ANSWER_BYTES:
+        return await asyncio.get_running_loop().run_in_executor(DECODERS, encoded, response, encodings)
+    return encoded(response, encodings)
 
 
 def _refusal(error: CarawayError, scope: RsgiScope, page: Page | None) -> HttpResponse:

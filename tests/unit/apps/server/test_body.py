@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from caraway.apps.server.http import body as body_module
-from caraway.apps.server.http.body import read_body
+from caraway.apps.server.http.body import Body
 from caraway.apps.server.http.budget import Budget, Hold
 from caraway.errors import InvalidInputError, TooLargeError
 
@@ -35,7 +35,7 @@ class Exchange:
 
 
 def read(body: bytes, headers: Mapping[str, str], exchange: Exchange | None = None) -> bytes:
-    return asyncio.run(read_body(Headers(headers), exchange or Exchange(body), Hold(Budget())))  # type: ignore[arg-type]
+    return asyncio.run(Body(Headers(headers), exchange or Exchange(body)).read(Hold(Budget())))  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_an_unknown_encoding_is_refused() -> None:
 def test_a_form_has_a_limit_of_its_own_and_comes_as_it_is() -> None:
     def form(body: bytes, hold: Hold, **headers: str) -> bytes:
         given = Headers({name.replace("_", "-"): value for name, value in headers.items()})
-        return asyncio.run(read_body(given, Exchange(body), hold, 50))  # type: ignore[arg-type]
+        return asyncio.run(Body(given, Exchange(body)).read(hold, 50))  # type: ignore[arg-type]
 
     assert form(b"x" * 50, Hold(Budget()), content_length="50") == b"x" * 50
     for headers in ({"content_length": "51"}, {"transfer_encoding": "chunked"}):
@@ -113,5 +113,35 @@ def test_a_form_that_has_not_come_takes_no_memory(monkeypatch: pytest.MonkeyPatc
                 yield chunk
 
     budget = Budget()
-    asyncio.run(read_body(Headers({"content-length": "50"}), Slow(b"x" * 50), Hold(budget), 50))  # type: ignore[arg-type]
+    asyncio.run(Body(Headers({"content-length": "50"}), Slow(b"x" * 50)).read(Hold(budget), 50))  # type: ignore[arg-type]
     assert (held, budget.used) == ([0], 50)
+
+
+@pytest.mark.parametrize(
+    ("announced", "sent", "complete"),
+    [
+        ({"content-length": "50"}, 50, True),
+        ({"transfer-encoding": "chunked"}, 50, True),
+        ({"content-length": "51"}, 51, False),
+        ({"transfer-encoding": "chunked"}, 51, False),
+        ({"content-length": "0"}, 0, True),
+        ({}, 0, True),
+    ],
+)
+def test_a_small_body_that_is_not_needed_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, announced: dict[str, str], sent: int, complete: bool
+) -> None:
+    monkeypatch.setattr(body_module, "SKIPPED_BYTES", 50)
+    body = Body(Headers(announced), Exchange(b"x" * sent))  # type: ignore[arg-type]
+    assert asyncio.run(body.skip()) is body.complete is complete
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(Exchange):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            await asyncio.Event().wait()
+            yield b""
+
+    monkeypatch.setattr(body_module, "SKIPPED_S", 0.01)
+    body = Body(Headers({"content-length": "5"}), Silent(b""))  # type: ignore[arg-type]
+    assert not asyncio.run(body.skip())

@@ -2,8 +2,10 @@
 
 import asyncio
 import zlib
+from contextlib import suppress
 
 import pyarrow as pa
+from granian._granian import RSGIProtocolClosed
 
 from caraway.apps.server.http.budget import SMALL_BYTES, Hold
 from caraway.apps.server.http.messages import ANY_HEADER, DECODERS, MAX_BODY_BYTES, Exchange, Headers
@@ -12,66 +14,102 @@ from caraway.errors import InvalidInputError, TooLargeError
 # A step of decompression yields at most this many bytes, which takes about a millisecond. A body that yields fewer is
 # decompressed in the event loop; the rest of a larger body is decompressed in a thread.
 STEP_BYTES = 256 * 1024
+# A request may be refused before its body has come. The server reads and discards a body of up to SKIPPED_BYTES that
+# comes within SKIPPED_S seconds, so that the client can use the connection again.
+SKIPPED_BYTES, SKIPPED_S = SMALL_BYTES, 1.0
 # Bodies of up to this many bytes aren't counted in the memory of requests. A token may have 1,000 requests under way
 # (the default of server.concurrency_per_token), so small bodies take some 4 MiB for each token.
 TINY_BYTES = 4 * 1024
 
 
-async def read_body(headers: Headers, exchange: Exchange, hold: Hold, form_bytes: int | None = None) -> bytes:
-    """Read and decompress the body of a request.
+class Body:
+    """The body of a request, which is read once, or skipped."""
 
-    Args:
-        headers: The headers of the request.
-        exchange: The connection from which the body is read.
-        hold: Counts the memory that the body needs, while it arrives.
-        form_bytes: The most bytes of a form, which isn't compressed; None if the body is no form.
+    def __init__(self, headers: Headers, exchange: Exchange) -> None:
+        """Prepare to read.
 
-    Raises:
-        TooLargeError: The body is larger than the limit, compressed or not.
-        BusyError: All requests together take too much memory.
-        InvalidInputError: The body isn't in the encoding of `Content-Encoding`, or is a form and has one.
-    """
-    most = MAX_BODY_BYTES if form_bytes is None else form_bytes
-    encoding = (headers.get("content-encoding") or "identity").strip().lower()
-    # hyper, on which granian is built, has checked that the header is a number, and passes on no more bytes than that.
-    # So `int` doesn't fail, and a body isn't larger than `size`.
-    length = headers.get("content-length")
-    size = None if length is None else int(length)
-    if size is not None and size > most:
-        raise too_large(f"{size:,} bytes", most)
-    if form_bytes is not None and encoding != "identity":
-        raise InvalidInputError("a form is sent as it is, without Content-Encoding")
-    if size is None and headers.get("transfer-encoding") is None:
-        return b""
-    # Anybody may announce a form that never arrives, so only the bytes of a form that have arrived are counted.
-    if size is None or size > (SMALL_BYTES if form_bytes is None else TINY_BYTES):
-        body = await _read_chunks(exchange, hold, most)
-    else:
-        if size > TINY_BYTES:
-            hold.grow(size)
-        body = await exchange() if size else b""
-    match encoding:
-        case "identity":
-            return body
-        case "gzip" | "x-gzip" | "deflate":
-            return await _decompress(_Zlib(body, encoding), hold)
-        case "zstd":
-            return await _decompress(_Zstd(body), hold)
-        case _:
-            raise InvalidInputError(
-                f"Content-Encoding {encoding[:40]!r} isn't known; gzip, deflate, zstd or none is expected"
-            )
+        Args:
+            headers: The headers of the request.
+            exchange: The connection from which the body is read.
+        """
+        self._headers = headers
+        self._exchange = exchange
+        # hyper, on which granian is built, has checked that the header is a number, and passes on no more bytes than
+        # that. So `int` doesn't fail, and a body isn't larger than `_size`.
+        length = headers.get("content-length")
+        self._size = None if length is None else int(length)
+        # Whether no part has been read, and whether there is no part left to read.
+        self._unread = True
+        self.complete = not self._size if length is not None else headers.get("transfer-encoding") is None
 
+    async def read(self, hold: Hold, form_bytes: int | None = None) -> bytes:
+        """Return the body, decompressed.
 
-async def _read_chunks(exchange: Exchange, hold: Hold, most: int) -> bytes:
-    body = bytearray()
-    async for chunk in exchange:
-        hold.grow(len(chunk))
-        body += chunk
-        if len(body) > most:
-            raise too_large("more", most)
-    # The copy of the body exists beside the original only until the return.
-    return bytes(body)
+        Args:
+            hold: Counts the memory that the body needs, while it arrives.
+            form_bytes: The most bytes of a form, which isn't compressed; None if the body is no form.
+
+        Raises:
+            TooLargeError: The body is larger than the limit, compressed or not.
+            BusyError: All requests together take too much memory.
+            InvalidInputError: The body isn't in the encoding of `Content-Encoding`, or is a form and has one.
+        """
+        most = MAX_BODY_BYTES if form_bytes is None else form_bytes
+        encoding = (self._headers.get("content-encoding") or "identity").strip().lower()
+        size = self._size
+        if size is not None and size > most:
+            raise too_large(f"{size:,} bytes", most)
+        if form_bytes is not None and encoding != "identity":
+            raise InvalidInputError("a form is sent as it is, without Content-Encoding")
+        if self.complete:
+            return b""
+        # Anybody may announce a form that never arrives, so only the bytes of a form that have arrived are counted.
+        if size is None or size > (SMALL_BYTES if form_bytes is None else TINY_BYTES):
+            body = await self._read_chunks(hold, most)
+        else:
+            if size > TINY_BYTES:
+                hold.grow(size)
+            self._unread = False
+            body = await self._exchange()
+        self.complete = True
+        match encoding:
+            case "identity":
+                return body
+            case "gzip" | "x-gzip" | "deflate":
+                return await _decompress(_Zlib(body, encoding), hold)
+            case "zstd":
+                return await _decompress(_Zstd(body), hold)
+            case _:
+                raise InvalidInputError(
+                    f"Content-Encoding {encoding[:40]!r} isn't known; gzip, deflate, zstd or none is expected"
+                )
+
+    async def skip(self) -> bool:
+        """Read and discard a body that isn't needed, if it is small and comes soon; return whether it is complete."""
+        if not self._unread or (self._size is not None and self._size > SKIPPED_BYTES):
+            return self.complete
+        self._unread = False
+        left = SKIPPED_BYTES
+        # A server that ends cancels its requests. This one is answered at once then.
+        with suppress(TimeoutError, asyncio.CancelledError, RSGIProtocolClosed):
+            async with asyncio.timeout(SKIPPED_S):
+                async for chunk in self._exchange:
+                    left -= len(chunk)
+                    if left < 0:
+                        return False
+            self.complete = True
+        return self.complete
+
+    async def _read_chunks(self, hold: Hold, most: int) -> bytes:
+        self._unread = False
+        body = bytearray()
+        async for chunk in self._exchange:
+            hold.grow(len(chunk))
+            body += chunk
+            if len(body) > most:
+                raise too_large("more", most)
+        # The copy of the body exists beside the original only until the return.
+        return bytes(body)
 
 
 class _Zlib:
