@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ import orjson
 
 from caraway.compute.rows.batches import Stage
 from caraway.dataplane.ingest.marks import Marks
+from caraway.dataplane.ingest.remarks import unknown_fields, with_meant
 from caraway.dataplane.ingest.row_counts import RowCounts
 from caraway.dataplane.ingest.table import Table
 from caraway.dataplane.ingest.targets import Encoded, EncodedRecord, RowError, Span, Target
@@ -80,6 +82,7 @@ class Deliverer:
         Raises:
             UnavailableError: Some erased keys can't be compared.
         """
+        self._targets = targets
         self._rows = rows
         self._origin = origin
         self._erased = erased
@@ -96,8 +99,14 @@ class Deliverer:
             # Rows of erased keys count as accepted, so that a sender can't find out which keys were erased.
             records = _not_erased(records, *self._hides[target.topic])
         items = self._unkeyed(target, records) if not target.keys else self._keyed(target, records)
-        letters = self._letters(target, encoded.errors, now_us)
-        return Delivery({target.topic: items, DEAD_LETTERS: letters}, encoded.errors, counts, encoded.span)
+        # The answer and the dead letters have the same reasons.
+        errors = with_meant(encoded.errors, self._unknown) if encoded.errors else []
+        letters = self._letters(target, errors, now_us)
+        return Delivery({target.topic: items, DEAD_LETTERS: letters}, errors, counts, encoded.span)
+
+    @cached_property
+    def _unknown(self) -> Sequence[str]:
+        return unknown_fields(self._targets, self._rows)
 
     def _counts(self, target: Target, encoded: Encoded, read: int) -> RowCounts:
         """Return what becomes of the rows of a slice; a row is refused at the stage of its first error."""

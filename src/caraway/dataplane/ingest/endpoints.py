@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from caraway.compute.rows.calls import FunctionCaller, refuse_functions
-from caraway.dataplane.ingest.table import Table
 from caraway.dataplane.ingest.targets import Target
 from caraway.errors import UnknownEntityError, meant, shortened
 from caraway.graph.connectors import WebhookConnector
@@ -37,12 +36,6 @@ class Endpoint:
     def origin(self, _row: int = 0) -> Mapping[str, object]:
         """Return the fields of dead letters that describe where rows came from."""
         return {"webhook": self.webhook, "endpoint": self.name}
-
-    def unknown_fields(self, table: Table) -> list[str]:
-        """Return the fields of a request that no dataset of the endpoint reads."""
-        read = [target.columns for target in self.targets]
-        known = [columns for columns in read if columns is not None]
-        return sorted(table.names().difference(*known)) if read and len(known) == len(read) else []
 
 
 class Endpoints:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from caraway.dataplane.ingest.delivery import SLICE, AnyWriter, Deliverer, WriteFuture
 from caraway.dataplane.ingest.endpoints import Endpoint
-from caraway.dataplane.ingest.remarks import remarks_on_times, with_meant
+from caraway.dataplane.ingest.remarks import remarks_on_times, unknown_fields
 from caraway.dataplane.ingest.row_counts import RowCounts
 from caraway.dataplane.ingest.table import Table
 from caraway.dataplane.ingest.targets import RowError, Span, Target
@@ -135,7 +135,7 @@ class Intake:
     def _report(self, total: int) -> IngestReport:
         refused = set().union(*self._refused.values())
         taken = {dataset: total - len(rows) for dataset, rows in self._refused.items()}
-        unknown = self._endpoint.unknown_fields(self._rows)
+        unknown = unknown_fields(self._endpoint.targets, self._rows)
         now_us = time.time_ns() // 1000
         warnings = dict.fromkeys(
             remark
@@ -150,7 +150,7 @@ class Intake:
         return IngestReport(
             accepted=total - len(refused),
             rejected=len(refused),
-            errors=with_meant(self._errors, unknown),
+            errors=tuple(self._errors),
             warnings=tuple(warnings),
             taken=taken,
             counts=self._counts,

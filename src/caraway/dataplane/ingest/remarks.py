@@ -36,11 +36,20 @@ def remarks_on_times(target: Target, rows: Table, span: Span | None, now_us: int
                 yield without_zone(column.name)
 
 
-def with_meant(errors: Sequence[RowError], unknown: Sequence[str]) -> tuple[RowError, ...]:
+def unknown_fields(targets: Sequence[Target], rows: Table) -> list[str]:
+    """Return the fields of a payload that none of its datasets reads, sorted."""
+    read = [target.columns for target in targets]
+    known = [columns for columns in read if columns is not None]
+    return sorted(rows.names().difference(*known)) if read and len(known) == len(read) else []
+
+
+def with_meant(errors: Sequence[RowError], unknown: Sequence[str]) -> list[RowError]:
     """Return errors in which a missing field is connected with an unknown one that has nearly its name."""
-    return tuple(
-        replace(error, message=f"{error.message}; did you mean it by {near[0]!r}, which was ignored?")
-        if error.message.startswith("is missing") and (near := get_close_matches(error.field, unknown, 1))
+    missing = {error.field for error in errors if error.message.startswith("is missing")}
+    near = {name: found[0] for name in missing if (found := get_close_matches(name, unknown, 1))}
+    return [
+        replace(error, message=f"{error.message}; did you mean it by {near[error.field]!r}, which was ignored?")
+        if error.message.startswith("is missing") and error.field in near
         else error
         for error in errors
-    )
+    ]

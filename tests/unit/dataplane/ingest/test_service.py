@@ -282,9 +282,12 @@ def test_unknown_fields_are_warned_of() -> None:
 
 
 def test_a_missing_field_is_connected_with_one_that_was_ignored() -> None:
-    report = log([{**{name: value for name, value in GOOD.items() if name != "amount"}, "amuont": 1.5}])
+    writer = MemoryWriter()
+    report = log([{**{name: value for name, value in GOOD.items() if name != "amount"}, "amuont": 1.5}], writer=writer)
     (error,) = report.errors
     assert error.message == "is missing; expected float; did you mean it by 'amuont', which was ignored?"
+    (letter,) = writer.dead_letters()
+    assert letter["reason"] == [{"field": "amount", "message": error.message}]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote_plus, urlencode
 import pytest
 
 from caraway.apps.server.console.problems import problems_found
-from caraway.apps.server.pages import entities, why
+from caraway.apps.server.pages import archive, entities, why
 from caraway.apps.server.pages.session import COOKIE, PageHeaders, code_of
 from caraway.apps.server.pages.surface import PAGES
 from caraway.dataplane.topics.letter_reader import Letter
@@ -19,6 +19,7 @@ from caraway.errors import UnavailableError
 from caraway.graph.plan.model import GraphPlan
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Metadata
+from caraway.observations.observation import rows_of
 from caraway.state.findings import FeatureCounts, Finding
 from caraway.state.model import JobState
 from caraway.state.profiles import Found
@@ -320,6 +321,13 @@ def test_newest_rows_are_columns_since_datasets_have_many_fields(console: Site, 
 
     monkeypatch.setattr(entities, "_sample", newest)
     assert "Field Row 1 Row 2 pot 2 1 species oak fern" in console.words("/console/dataset?name=Pots")
+
+
+def test_a_path_of_the_archive_wraps_in_its_cell(console: Site, monkeypatch: Any) -> None:
+    path = f"/data/{'archive/' * 10}Pots"
+    monkeypatch.setattr(archive, "rows_of", lambda *given: [{**row, "url": path} for row in rows_of(*given)])
+    assert f'<code class="long">{path}</code>' in console.get("/console/archive").text
+    assert "td .long { " in console.get("/console/console.css").text
 
 
 def test_an_empty_form_of_a_query_offers_examples(console: Site) -> None:
