@@ -52,8 +52,8 @@ def ready(pid: int) -> dict[str, float]:
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:
             found[task.name] = int((task / "schedstat").read_text().split()[1]) / 1e9
-        except FileNotFoundError:
-            # The thread has ended since it was listed.
+        except (FileNotFoundError, ProcessLookupError):
+            # The thread has ended since it was listed, or since its file was opened.
             continue
     return found
 
