@@ -1,6 +1,6 @@
 """The progress of a wait, in terminals and notebooks.
 
-Rich draws a bar if it is installed. It belongs to `caraway[server]`; without it the light client prints a line now and
+Rich draws a bar if it is installed. It belongs to `caraway[cli]`; without it the light client prints a line now and
 then.
 """
 

@@ -96,7 +96,7 @@ class TrainingSet:
         return f"{self.rows:,} rows{failed}{short}"
 
     def parts(self) -> Iterator[pa.Table]:
-        """Yield the rows in their order, some ten thousands at a time, with the columns `_history` and `_error`."""
+        """Yield the rows in their order, 5,000 to a million at a time, with the columns `_history` and `_error`."""
         for number in range(self._parts):
             yield self._read(number)
 

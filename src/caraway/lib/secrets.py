@@ -7,7 +7,7 @@ def get(name: str) -> str:
     """Return a secret from the store of the platform.
 
     Args:
-        name: The name under which it was stored, by `client.add_secret` or in the console.
+        name: The name under which it was stored, by `client.add_secret` or `caraway secrets set`.
 
     Raises:
         KeyError: There is no secret of this name.

@@ -266,6 +266,29 @@ class MockClient(Client):
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return self.track_offline_query(request_id)
 
+    def explain_offline(
+        self,
+        inputs: Sequence[Feature | str],
+        outputs: Sequence[Feature | Featureset | str],
+        *,
+        as_known: bool = False,
+        execution: str = "auto",
+    ) -> Any:
+        """Return an error response: a mock client reads no tables, whose size decides where a query is computed."""
+        del inputs, outputs, as_known, execution
+        return failed(404, "a mock client reads no tables, so there is nothing to explain; ask a server")
+
+    def offline_result(
+        self, request_id: str, *, timeout: float | None = None, progress: bool | None = None
+    ) -> "TrainingSet":
+        """Raise: no query is under way, since `query_offline` returns the features themselves.
+
+        Raises:
+            UnknownEntityError: Always.
+        """
+        del timeout, progress
+        raise UnknownEntityError(f"a mock client answers at once, there is no offline query {request_id}")
+
     def cancel_offline_query(self, request_id: str) -> Any:
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return self.track_offline_query(request_id)
@@ -492,6 +515,29 @@ class MockClient(Client):
         """Return no profiles: a mock client logs no features that it served; see `Client.drift_profiles`."""
         del feature, hours, reference
         return {}
+
+    def dataset_drift(self, dataset: Dataset | str, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
+        """Return no fields: a mock client profiles no rows; see `Client.dataset_drift`."""
+        del hours, reference
+        name = arguments.dataset_name(dataset, "dataset_drift")
+        return {"branch": self._branch, "dataset": name, "since": None, "false_alarms": None, "fields": []}
+
+    def dataset_profile(self, dataset: Dataset | str, *, hours: int = 24) -> "Profile | None":
+        """Return None: a mock client profiles no rows; see `Client.dataset_profile`."""
+        del hours
+        arguments.dataset_name(dataset, "dataset_profile")
+        return None
+
+    def try_sources(
+        self, name: str, datasets: Sequence[Dataset] = (), *, rows: int = 10, env: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Raise: a mock client connects to no system; see `Client.try_sources`.
+
+        Raises:
+            InvalidInputError: Always.
+        """
+        del datasets, rows, env
+        raise InvalidInputError(f"a mock client connects to no system, so it can't try {name}; ask a server")
 
     def freshness_history(self) -> dict[str, pd.Series]:
         """Return no ages: a mock client reads rows at once; see `Client.freshness_history`."""

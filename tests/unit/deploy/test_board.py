@@ -21,8 +21,9 @@ DEPLOY = DOCS.parent / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"
 BOARD = DEPLOY / "grafana" / "dashboards" / "caraway.json"
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum"), "gauge": ("",)}
-# The labels that Prometheus adds, that of a histogram's buckets, and that of the processes of a server.
-ADDED = {"job", "instance", "le", "worker"}
+# The labels that Prometheus adds, that of a histogram's buckets, and that of the processes of a server. Prometheus
+# calls the label `job` of a metric `exported_job`.
+ADDED = {"job", "exported_job", "instance", "le", "worker"}
 # A selector with its labels, such as `name{label="value"}`.
 SELECTOR = re.compile(r"\b(caraway_[a-z_0-9]+)(?:\{([^}]*)\})?")
 GROUPED = re.compile(r"\bby \(([^)]*)\)")

@@ -4,6 +4,7 @@
 # ruff: noqa: ANN201 (definitions as users write them)
 # mypy: disable-error-code="arg-type, attr-defined, list-item, no-redef, assignment, no-untyped-def"
 
+import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -71,6 +72,34 @@ def test_a_mock_client_is_a_client_that_answers_like_a_server() -> None:
 @pytest.mark.spec(
     "featuresets:9.2:2", "featuresets:5.1:1", "featuresets:5.1:2", "featuresets:5.1:3", "featuresets:5.1:6"
 )
+def connects(kind: type[Client], name: str, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether a method of a client uses the connection to a server, itself or by another method."""
+    method = inspect.getattr_static(kind, name, None)
+    if name in seen or not inspect.isfunction(method):
+        return False
+    codes = [method.__code__, *(part for part in method.__code__.co_consts if inspect.iscode(part))]
+    named = {used for code in codes for used in code.co_names}
+    return "_connection" in named or any(connects(kind, used, seen | {name}) for used in named)
+
+
+def test_no_method_of_a_mock_client_needs_a_server() -> None:
+    public = [name for name in dir(Client) if not name.startswith("_")]
+    assert sum(connects(Client, name) for name in public) > 30
+    assert [name for name in public if connects(MockClient, name)] == []
+
+
+@mock
+def test_what_only_a_server_can_do_is_refused_or_empty(client: MockClient) -> None:
+    commit(client)
+    assert client.explain_offline([Request.user], ["Buyer"]).status_code == 404
+    with pytest.raises(UnknownEntityError, match="there is no offline query 7"):
+        client.offline_result("7")
+    with pytest.raises(InvalidInputError, match="can't try Orders; ask a server"):
+        client.try_sources("Orders")
+    assert client.dataset_drift(Orders)["fields"] == []
+    assert client.dataset_profile("Orders") is None
+
+
 def test_a_commit_is_the_new_content_whatever_preview_and_backfill_say() -> None:
     client = filled()
     assert [d.name for d in client.get_datasets()] == ["Users", "Orders", "Spending"]

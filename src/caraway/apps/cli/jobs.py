@@ -26,11 +26,12 @@ def jobs(
     """
     if not server.names_a_server:
         report = report_stack(DataFolder(load_settings(server.data).data_dir))
-        found = report.jobs
+        found, serving = report.jobs, report.state == "running"
         place = f"in {report.data_dir}, where the stack is {report.state}; --data or --url names another one"
     else:
         place = f"at {server.address.url}"
         answered = ask("GET", "/status", server=server)["jobs"]
+        serving = True
         found = tuple(report_job(job["id"], job) for job in answered if job["desired"] == "running")
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
@@ -42,4 +43,4 @@ def jobs(
                 out.print(f"{job.id}: {job.error}", markup=False, soft_wrap=True)
     else:
         out.print(f"There are no jobs {place}.", markup=False, soft_wrap=True)
-    raise typer.Exit(0 if all(job.state == "running" for job in found) else 1)
+    raise typer.Exit(0 if serving and all(job.state == "running" for job in found) else 1)

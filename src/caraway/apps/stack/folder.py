@@ -36,6 +36,7 @@ CONTENT = (
     "kafka",
     "logs",
     "objects",
+    "offline",
     "postgres",
     "run",
     "secret.key",

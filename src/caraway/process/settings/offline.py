@@ -11,7 +11,7 @@ class ArchiveSettings(Section):
     """The archive: the records of all datasets in Delta tables in the object store.
 
     Attributes:
-        enabled: False: the stack runs no archive; offline queries and training sets then have no data.
+        enabled: False: the stack runs no archive; offline queries and training sets then read what the topics have.
         seconds: Seconds after which an accepted row is in its table. Small values make many small files, which are
             compacted later.
         topic_days: Days after which records that are in their table are removed from their topic. None: topics keep all

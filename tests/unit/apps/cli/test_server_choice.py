@@ -131,3 +131,4 @@ def test_status_and_jobs_of_a_server_elsewhere(stub: Stub) -> None:
 def test_no_jobs_are_told_with_the_folder(tmp_path: Path) -> None:
     told = runner.invoke(app, ["jobs"])
     assert f"There are no jobs in {tmp_path / 'caraway-data'}, where the stack is stopped" in told.stdout
+    assert told.exit_code == 1

@@ -14,12 +14,13 @@ def test_a_folder_of_an_older_version_is_mended(tmp_path: Path) -> None:
     (data / "kafka" / "data").mkdir(parents=True)
     segment = data / "kafka" / "data" / "0.log"
     segment.write_text("rows")
+    (data / "offline" / "1").mkdir(parents=True)
     outside = tmp_path / "outside"
     outside.write_text("not ours")
     (data / "link").symlink_to(outside)
     theirs = data / "notebook.py"
     theirs.write_text("not ours either")
-    for path in (data, data / "kafka", segment, outside, theirs):
+    for path in (data, data / "kafka", segment, data / "offline", data / "offline" / "1", outside, theirs):
         path.chmod(0o755)
     folder = DataFolder(data)
     folder.claim()

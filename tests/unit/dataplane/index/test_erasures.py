@@ -12,6 +12,7 @@ from caraway.dataplane.index.feeding.worker import IndexWorker
 from caraway.dataplane.index.feeding.writer import IndexWriter
 from caraway.dataplane.index.reader import IndexReader
 from caraway.dataplane.index.records.removal import compact, known_erasures, mark_removed, remove
+from caraway.dataplane.index.storage import store as store_module
 from caraway.dataplane.index.storage.keys import ERASED, LOCATIONS, META
 from caraway.dataplane.index.storage.store import IndexStore
 from caraway.dataplane.topics.codec import DELETE, PUT, RecordCodec
@@ -190,6 +191,31 @@ def test_what_was_removed_is_off_the_disk_when_nobody_reads_it_any_more(store: I
     assert compact(store, plan.asset, threading.Event())
     assert not any(path.exists() for path in held)
     assert not any(b"private" in path.read_bytes() for path in store.path.glob("*.sst"))
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize("flushed", [(), ("bob",), ("bob", "ann")])
+def test_the_erased_key_itself_is_off_the_disk(
+    store: IndexStore, flushed: tuple[str, ...], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The mark of a removal has the key in clear, also where no other table has entries that the mark covers.
+    monkeypatch.setattr(store_module, "REWRITTEN_AT_ONCE", at_once)
+    plan, trace, erased = version_plan(revised=False), Trace(), ErasedKeys(lambda: MAC_KEYS)
+    writer = IndexWriter(store, erased=erased)
+    writer.apply(plan, [trace.version(key, "value", 1) for key in flushed])
+    store.db.flush()
+    store.db.compact_range(None, None)
+    for key in ("aaa", "ann", "cid"):
+        writer.apply(plan, [trace.version(key, "private" if key == "ann" else "value", 2)])
+        if flushed:
+            store.db.flush()
+    writer.apply(plan, [erasure(plan, "ann")[1]])
+    removed_all(store, writer, plan, erased, slices_of=10)
+    assert compact(store, plan.asset, threading.Event())
+    tables = b"".join(path.read_bytes() for path in store.path.glob("*.sst"))
+    assert b"cid" in tables
+    assert b"ann" not in tables
+    assert b"private" not in tables
 
 
 def test_a_row_that_moves_to_an_erased_key_is_gone_from_the_other(store: IndexStore) -> None:

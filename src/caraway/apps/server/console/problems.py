@@ -167,7 +167,7 @@ def _of_drift(drifted: tuple[tuple[str, str], Sequence[Json]]) -> Problem:
 FOUND: Mapping[str, tuple[str, Callable[[Any], list[Any]], Callable[[Any], Problem]]] = {
     "dead letters": ("dead-letters", _letters, _of_letters),
     "expectations": ("quality", _expectations, _of_expectation),
-    "skew": ("catalog", _skew, _of_skew),
+    "skew": ("skew", _skew, _of_skew),
     "drift of features": ("drift", _drift, _of_drift),
     "drift of datasets": ("drift", _drift, _of_drift),
 }

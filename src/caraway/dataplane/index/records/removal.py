@@ -101,8 +101,8 @@ def compact(store: IndexStore, asset: bytes, stopping: threading.Event, seconds:
     """
     with TRANSLATED:
         store.db.flush()
-        old = store.tables()
-        store.db.compact_range(asset, after(asset))
+    old = store.tables()
+    store.rewrite(asset)
     deadline = time.monotonic() + seconds
     while (old := old & store.unused_tables()) and time.monotonic() < deadline and not stopping.is_set():
         stopping.wait(GONE_PAUSE_SECONDS)

@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -41,6 +42,8 @@ LOGGER = logging.getLogger(__name__)
 # is moved aside and built anew from the topics.
 FORMAT = b"2"
 CACHE_BYTES = 96 * MEBIBYTE
+# The number of tables, of 64 MiB each, that a step of `IndexStore.rewrite` rewrites.
+REWRITTEN_AT_ONCE = 8
 
 
 class IndexStore:
@@ -187,9 +190,14 @@ class IndexStore:
         options = CompactOptions()
         # By default RocksDB may move a table to its lowest level as it is, with the marks of what was removed.
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        end = after(asset)
         with TRANSLATED:
             self.db.flush()
-            self.db.compact_range(asset, after(asset), options)
+            begins = sorted({table["start_key"] for table in self.db.live_files() if asset < table["start_key"] < end})
+            # RocksDB compacts nothing else meanwhile, and stops writers if too many new tables wait for it. So a large
+            # asset is rewritten in several steps.
+            for first, last in pairwise((asset, *begins[REWRITTEN_AT_ONCE::REWRITTEN_AT_ONCE], end)):
+                self.db.compact_range(first, last, options)
 
     def load(self, asset: bytes, tables: Sequence[Path], offsets: Mapping[int, int]) -> None:
         """Take tables with all entries of an asset that has no data, as a whole or not at all; the files are moved.
