@@ -90,7 +90,7 @@ archives:
 full *options:
     @{{python}} -m tests.pieces {{options}}
 
-# The streaming engine against the in-process one, over fixed seeds and those that failed once, and over four kills.
+# The streaming engine against the in-process one, over fixed seeds and those that failed once, and over five kills.
 parity *options:
     {{python}} -m pytest tests/parity {{options}}
 

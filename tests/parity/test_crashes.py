@@ -1,4 +1,4 @@
-"""Nothing is lost, doubled or goes back when the JVM, the engine or the broker is killed."""
+"""Nothing is lost, doubled or goes back when a process of the pipeline is killed."""
 
 from pathlib import Path
 

@@ -4,9 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from caraway.graph.operators import Changelog, Join, Operator
 from caraway.graph.plan.model import GraphPlan, JobMode, JobPlan
-from caraway.graph.trees import parents
+from caraway.graph.plan.slots import shuffles
 
 # Estimates of the records of a backlog that a job reads in a second: if its steps keep no state, if they keep state,
 # and if they are in Python. The rates are lower than those that docs/inside/jobs.md measures on two cores, since other
@@ -78,8 +77,5 @@ def rate(job: JobPlan) -> int:
     """Return how many records a second a job reads of a backlog."""
     if job.mode is JobMode.MICRO_BATCH:
         return PYTHON_RATE
-    return STATEFUL_RATE if _is_stateful(job.operator) else PLAIN_RATE
-
-
-def _is_stateful(operator: Operator) -> bool:
-    return isinstance(operator, Join | Changelog) or any(_is_stateful(parent) for parent in parents(operator))
+    # A job shuffles its rows before each step that keeps some of them.
+    return STATEFUL_RATE if shuffles(job.operator, job) else PLAIN_RATE
