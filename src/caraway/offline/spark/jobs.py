@@ -34,11 +34,15 @@ def waited(spark: SparkSession, job: Callable[[], T], interrupted: Callable[[], 
     """
     with ThreadPoolExecutor(1) as threads:
         running: Future[T] = threads.submit(job)
+        cancelled = False
         while not wait([running], LOOK_SECONDS).done:
-            if interrupted():
+            cancelled = cancelled or interrupted()
+            if cancelled:
+                # Spark cancels the jobs that run at this moment. The action's job may begin later, and another one of
+                # the action may follow it, so the cancellation is repeated until the action has ended.
                 spark.sparkContext.cancelAllJobs()
-                wait([running])
-                return None
+        if cancelled:
+            return None
         try:
             return running.result()
         except PySparkException as error:
