@@ -67,7 +67,7 @@ def is_far(status: IndexStatus, limit: int, coming: int) -> bool:
 
 def is_useful(query: OfflineQuery, status: IndexStatus, limit: int) -> bool:
     """Return whether tables that an earlier process has requested are still far ahead of an index."""
-    if query.status in {QueryStatus.FAILED, QueryStatus.CANCELLED}:
+    if query.cancelled or query.status in {QueryStatus.FAILED, QueryStatus.CANCELLED}:
         return False
     if query.cuts is None or not query.rows:
         return not query.status.is_over
@@ -125,7 +125,8 @@ class IndexLoads(Recurring):
         self._queries = queries
         self._objects = objects
         self._limit = limit
-        # Servers with whole indexes request tables of their own; those of a shard serve whichever server has the shard.
+        # Each server requests tables of its own, also for a shard. While a shard moves, two servers have its database
+        # open: one lacks a history, and the other one answers reads and must go on with its topic.
         self._own = sha256(member.encode()).hexdigest()[:12]
         self._needed = needed
         self._jobs = jobs
@@ -200,8 +201,8 @@ class IndexLoads(Recurring):
         return status.lag is None or status.lag > 0
 
     def _query_id(self, database: IndexDatabase, plan: IndexPlan) -> str:
-        part = self._own if database.shard is None else "{}-of-{}".format(*database.shard)
-        return f"{LOADS}{plan.asset.hex()}-{part}"
+        shard = "" if database.shard is None else "-{}-of-{}".format(*database.shard)
+        return f"{LOADS}{plan.asset.hex()}{shard}-{self._own}"
 
     def _consider(self, query_id: str, load: Load, status: IndexStatus, coming: int | None, needed: Needed) -> None:
         """Begin a load if the index lacks much, after the job that writes its topic has read its history."""

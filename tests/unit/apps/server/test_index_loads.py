@@ -121,6 +121,7 @@ class World:
         self.requests, self.jobs, self.woken = Requests(), list[JobRecord](), 0
         self.objects = ObjectFolder(str(folder / "objects"))
         self.shard: tuple[int, int] | None = None
+        self.member = "here"
         self.dataset = "Spending"
         self.start()
 
@@ -135,7 +136,7 @@ class World:
             self.requests,  # type: ignore[arg-type]
             self.objects,
             limit=limit,
-            member="here",
+            member=self.member,
             needed=lambda: needed,
             jobs=lambda: self.jobs,
             wake=self.wake,
@@ -223,9 +224,61 @@ def test_a_shard_asks_for_its_partitions(world: World) -> None:
     world.lag(LIMIT + 1)
     world.loads.look()
     query = world.requests.only
-    assert query.id.endswith("-1-of-3")
+    assert "-1-of-3-" in query.id
     assert query.request.load is not None
     assert [query.request.load.holds(p) for p in range(6)] == [False, True, False, False, True, False]
+
+
+@pytest.fixture
+def shared(world: World, tmp_path: Path) -> Iterator[tuple[World, World]]:
+    """Yield the servers of a shard that moves: the one that is to have it lacks most; its owner lacks nothing."""
+    with IndexStore(tmp_path / "owner" / "index", cache_bytes=1 << 20) as store:
+        owner = World(tmp_path / "owner", store)
+        owner.requests, owner.objects, owner.member = world.requests, world.objects, "there"
+        for each in (world, owner):
+            each.shard = (1, 3)
+            each.start()
+        owner.lag(3, offset=10 * LIMIT)
+        world.lag(9 * LIMIT, offset=LIMIT)
+        yield world, owner
+
+
+def test_the_owner_of_a_shard_goes_on_while_another_server_loads_it(shared: tuple[World, World]) -> None:
+    joining, owner = shared
+    joining.loads.look()
+    query = joining.requests.only
+    cuts = {query_topic(joining): {0: 10 * LIMIT}}
+    for changes in ({}, {"status": QueryStatus.RUNNING, "rows": 10 * LIMIT, "cuts": cuts}):
+        joining.requests.set(query.id, **changes)
+        owner.loads.look()
+        assert not owner.worker.held, "the owner answers reads, and follows its topic"
+        assert not joining.requests.only.cancelled
+    joining.ready()
+    owner.loads.look()
+    joining.loads.look()
+    assert joining.worker.loaded
+    assert not owner.worker.loaded
+
+
+def test_a_server_that_has_loaded_a_shard_cancels_no_load_of_another_one(shared: tuple[World, World]) -> None:
+    joining, owner = shared
+    owner.lag(9 * LIMIT, offset=LIMIT)
+    owner.loads.look()
+    owner.ready()
+    owner.loads.look()
+    assert owner.worker.loaded
+    joining.loads.look()
+    owner.lag(3, offset=10 * LIMIT)
+    owner.loads.look()
+    assert not joining.requests.only.cancelled
+
+
+def test_a_cancelled_request_is_of_no_use(world: World) -> None:
+    world.lag(LIMIT + 1)
+    world.loads.look()
+    asked = world.requests.only
+    assert is_useful(asked, index_status(), LIMIT)
+    assert not is_useful(msgspec.structs.replace(asked, cancelled=True), index_status(), LIMIT)
 
 
 def test_without_loads_nothing_is_held(world: World) -> None:
