@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.offline.queries.credentials import opened, sealed
 from caraway.offline.queries.model import OfflineRequest, Part, Place, QueryStatus, StoredRows
-from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
+from caraway.offline.queries.store import LEASES, LOADS, OfflineQueries, process_name
 from caraway.process.secrets.keyring import open_keyring
 from caraway.state.database import connect
 from caraway.state.ownership.leases import HeldLease, Lease
@@ -35,8 +35,14 @@ def request(rows: StoredRows | Place = STORED, output: Place | None = None) -> O
     return OfflineRequest(inputs=("A.k",), outputs=("A",), timestamp_column="at", rows=rows, output=output)
 
 
-def add(queries: OfflineQueries, query_id: str, asked: OfflineRequest | None = None, branch: str = "main") -> None:
-    queries.add(query_id, asked or request(), branch=branch, commit="c1", account="ann", workflow="w")
+def add(
+    queries: OfflineQueries,
+    query_id: str,
+    asked: OfflineRequest | None = None,
+    branch: str = "main",
+    account: str = "ann",
+) -> None:
+    queries.add(query_id, asked or request(), branch=branch, commit="c1", account=account, workflow="w")
 
 
 def test_a_query_from_its_request_to_its_end(queries: OfflineQueries) -> None:
@@ -98,6 +104,48 @@ def test_a_query_waits_while_no_process_has_its_lease(queries: OfflineQueries, d
     assert len(queries.waiting()) == 2, "another process's lease stays"
     queries.release("a", process_name(7))
     assert [query.id for query in queries.waiting()] == ["a", "b", "d"]
+
+
+def order_of(queries: OfflineQueries) -> list[str]:
+    """Work on all queries, one at a time, and return their ids in this order."""
+    order = []
+    while waiting := queries.waiting():
+        order.append(waiting[0].id)
+        queries.end(order[-1], QueryStatus.SUCCEEDED)
+    return order
+
+
+def test_accounts_take_turns_however_much_one_of_them_asks(queries: OfflineQueries) -> None:
+    for number in range(5):
+        add(queries, f"a{number}")
+    add(queries, "b0", account="bob")
+    add(queries, "b1", account="bob")
+    add(queries, "load-1", branch="", account=LOADS)
+    assert order_of(queries) == ["a0", "b0", "load-1", "a1", "b1", "a2", "a3", "a4"]
+    # An account whose last query ended long ago comes before one that has just had a turn.
+    add(queries, "b2", account="bob")
+    add(queries, "a5")
+    add(queries, "c0", account="cid")
+    assert order_of(queries) == ["c0", "b2", "a5"]
+
+
+def test_a_query_that_runs_is_the_turn_of_its_account(queries: OfflineQueries, database: sa.Engine) -> None:
+    for query_id in ("a0", "a1", "a2"):
+        add(queries, query_id)
+    lease = HeldLease(Lease(engine=database, name=LEASES + "a0", owner=process_name(7)), timedelta(minutes=10))
+    assert lease.keep(succeeds=False)
+    add(queries, "b0", account="bob")
+    assert [query.id for query in queries.waiting()] == ["b0", "a1", "a2"]
+
+
+def test_the_queries_of_an_account_that_are_not_over_are_counted(queries: OfflineQueries) -> None:
+    for query_id in ("a0", "a1", "a2"):
+        add(queries, query_id)
+    add(queries, "b0", account="bob")
+    queries.begin("a0", {}, 1)
+    queries.cancel("a1")
+    queries.end("a2", QueryStatus.FAILED, "why")
+    assert [queries.unfinished(account) for account in ("ann", "bob", "cid")] == [2, 1, 0]
 
 
 def test_queries_of_a_branch_are_listed_newest_first(queries: OfflineQueries) -> None:

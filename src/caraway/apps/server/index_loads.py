@@ -232,7 +232,9 @@ class IndexLoads(Recurring):
             rows=StoredRows(""),
             load=LoadRequest(asset=load.plan.asset.hex(), number=number, shards=shards),
         )
-        self._queries.add(query_id, request, branch="", commit=commit, account="", workflow=WORKFLOW)
+        # Loads have an account of their own, and so their turns among the queries of the callers. The account isn't "",
+        # which is that of all callers of a server without tokens.
+        self._queries.add(query_id, request, branch="", commit=commit, account=LOADS, workflow=WORKFLOW)
         self._wake()
 
     def _go_on(self, load: Load, query: OfflineQuery) -> None:

@@ -18,7 +18,8 @@ NOW = sa.func.clock_timestamp()
 MAX_LISTED = 100
 # The prefix of the names of the leases of running queries.
 LEASES = "offline/"
-# The beginning of the ids of requests of loads. They belong to no branch, so no list of a branch's queries has them.
+# The beginning of the ids of requests of loads, and their account. They belong to no branch, so no list of a branch's
+# queries has them.
 LOADS = "load-"
 
 
@@ -74,10 +75,27 @@ class OfflineQueries(Store):
         return self._read(sa.select(_TABLE).where(_TABLE.c.id.startswith(LOADS, autoescape=True)))
 
     def waiting(self) -> list[OfflineQuery]:
-        """Return the queries that no process works on, though they aren't over, the oldest first."""
+        """Return the queries that no process works on, though they aren't over, in the order of their turns.
+
+        Accounts take turns, each with its oldest query, so that no account waits for all that another one has asked.
+        A query that runs is its account's turn. Among equals the account comes first whose last query ended first.
+        """
+        turn = sa.func.row_number().over(partition_by=_TABLE.c.account, order_by=_TABLE.c.asked_at).label("turn")
+        left = sa.select(_TABLE.c.id, turn).where(_TABLE.c.status.not_in(_OVER)).subquery()
+        ended = sa.func.max(_TABLE.c.ended_at).label("ended")
+        last = sa.select(_TABLE.c.account, ended).group_by(_TABLE.c.account).subquery()
         held = sa.select(leases.c.name).where(leases.c.name == LEASES + _TABLE.c.id, leases.c.expires_at > NOW)
-        free = sa.select(_TABLE).where(_TABLE.c.status.not_in(_OVER), ~held.exists())
-        return self._read(free.order_by(_TABLE.c.asked_at).limit(MAX_LISTED))
+        free = sa.select(_TABLE).join(left, left.c.id == _TABLE.c.id).where(~held.exists())
+        by_account = free.join(last, last.c.account == _TABLE.c.account)
+        ordered = by_account.order_by(left.c.turn, last.c.ended.nulls_first(), _TABLE.c.asked_at)
+        return self._read(ordered.limit(MAX_LISTED))
+
+    def unfinished(self, account: str) -> int:
+        """Return the number of queries of an account that aren't over."""
+        count = sa.select(sa.func.count()).where(_TABLE.c.account == account, _TABLE.c.status.not_in(_OVER))
+        return self._in_transaction(
+            lambda connection: int(connection.execute(count).scalar_one()), "count the offline queries of an account"
+        )
 
     def begin(self, query_id: str, cuts: Mapping[str, Mapping[int, int]], rows: int) -> None:
         """Note that a query runs, up to which offsets it reads, and how many rows it has; the first cuts stay."""

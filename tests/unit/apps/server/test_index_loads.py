@@ -19,6 +19,7 @@ from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.errors import UnavailableError
 from caraway.offline.loads.manifest import TABLES, LoadManifest, LoadTable, is_loadable, write_manifest
 from caraway.offline.queries.model import OfflineQuery, OfflineRequest, QueryStatus, folder_of
+from caraway.offline.queries.store import LOADS
 from caraway.state.model import BranchHeads, JobRecord
 from caraway.state.plans import Needed, Planned
 from tests.integration.offline.shop import definitions
@@ -47,12 +48,12 @@ class Requests:
 
     def add(self, query_id: str, request: OfflineRequest, **more: Any) -> None:
         assert query_id not in self.found
-        assert more == {"branch": "", "commit": COMMIT, "account": "", "workflow": "load"}
+        assert more == {"branch": "", "commit": COMMIT, "account": LOADS, "workflow": "load"}
         self.found[query_id] = OfflineQuery(
             id=query_id,
             branch="",
             commit=COMMIT,
-            account="",
+            account=LOADS,
             workflow="",
             request=request,
             cuts=None,

@@ -25,7 +25,7 @@ from caraway.dataplane.archive.served_metrics import DEFAULT_WORKFLOW
 from caraway.dataplane.archive.store.model import archived_topics
 from caraway.dataplane.archive.store.reading import ArchivedTopics, cuts_now
 from caraway.dataplane.objects.folder import ObjectFolder
-from caraway.errors import ForbiddenError, InvalidInputError, UnknownEntityError
+from caraway.errors import BusyError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.plan.model import GraphPlan
 from caraway.offline.explaining import NAME as EXPLANATION
 from caraway.offline.explaining import explanation_of
@@ -50,6 +50,9 @@ T = TypeVar("T")
 
 # The most characters of a column's name, and of addresses.
 MAX_TEXT = 1_000
+# The most offline queries and explanations of an account that aren't over. Each may have 32 MiB of rows in the object
+# store until it is over.
+MAX_UNFINISHED = 50
 # Postgres can't store a text with the character NUL.
 STORABLE = r"^[^\x00]*$"
 Text = Annotated[str, Meta(max_length=MAX_TEXT, pattern=STORABLE)]
@@ -246,21 +249,7 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         before=bool(before),
         execution=execution or Execution.AUTO,
     )
-    deployment = context.deployment
-    if content is not None:
-        name, text = content
-        await asyncio.to_thread(deployment.offline.objects.write, f"{folder_of(query_id)}/{name}", text)
-    add = partial(
-        deployment.offline.queries.add,
-        query_id,
-        asked_for,
-        branch=request.branch,
-        commit=served.version,
-        account=request.caller.account,
-        workflow=workflow or DEFAULT_WORKFLOW,
-    )
-    await asyncio.to_thread(add)
-    deployment.offline.runner.wake()
+    await record(context, request, query_id, asked_for, content, commit=served.version, workflow=workflow)
     return await _answered(context, request, query_id)
 
 
@@ -336,6 +325,43 @@ async def offline_result(context: ServerContext, request: Request[Any, PartParam
     read = partial(read_part, context.deployment.offline.objects, own_prefix(query.id), asked.part)
     body = await asyncio.to_thread(lambda: _streamed(read()))
     return HttpResponse(200, [("content-type", ARROW)], body)
+
+
+async def record(
+    context: ServerContext,
+    request: Request[Any, Any],
+    query_id: str,
+    asked: OfflineRequest,
+    content: tuple[str, bytes] | None,
+    *,
+    commit: str,
+    workflow: str | None = None,
+) -> None:
+    """Record an offline query or an explanation, after the object with its rows, and have a process begin it.
+
+    Raises `BusyError` if the caller's account has `MAX_UNFINISHED` of them. Requests that come at the same time are
+    counted when they come, so together they may exceed that number.
+    """
+    offline, account = context.deployment.offline, request.caller.account
+    if await asyncio.to_thread(offline.queries.unfinished, account) >= MAX_UNFINISHED:
+        raise BusyError(
+            f"{MAX_UNFINISHED} offline queries and explanations of account {account!r} aren't over, and no account may "
+            "have more; ask again when one of them has ended, or cancel those that you don't need"
+        )
+    if content is not None:
+        name, text = content
+        await asyncio.to_thread(offline.objects.write, f"{folder_of(query_id)}/{name}", text)
+    add = partial(
+        offline.queries.add,
+        query_id,
+        asked,
+        branch=request.branch,
+        commit=commit,
+        account=account,
+        workflow=workflow or DEFAULT_WORKFLOW,
+    )
+    await asyncio.to_thread(add)
+    offline.runner.wake()
 
 
 def check_offline(plan: CompiledPlan, catalog: Catalog) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 import uuid
-from functools import partial
 from typing import Annotated, Any
 
 import orjson
@@ -11,12 +10,11 @@ from msgspec import Meta, Struct
 
 from caraway.apps.server.access.limits import Tags
 from caraway.apps.server.handlers.context import ServerContext
-from caraway.apps.server.handlers.offline import RequestId, check_offline, query_seen
+from caraway.apps.server.handlers.offline import RequestId, check_offline, query_seen, record
 from caraway.apps.server.http.bodies import Flag
 from caraway.apps.server.http.messages import HttpResponse, Request, json_response
 from caraway.compute.query.model import LookupStep, PythonStep, QueryPlan
 from caraway.compute.why.model import LISTED, MAX_LISTED
-from caraway.dataplane.archive.served_metrics import DEFAULT_WORKFLOW
 from caraway.dtypes.instants import instant_us
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import Graph
@@ -100,20 +98,8 @@ async def why(context: ServerContext, request: Request[WhyBody]) -> HttpResponse
         as_known=wanted.as_known,
         why=wanted,
     )
-    deployment = context.deployment
-    name = f"{folder_of(query_id)}/{JSON_INPUT}"
-    await asyncio.to_thread(deployment.offline.objects.write, name, orjson.dumps(asked.inputs))
-    add = partial(
-        deployment.offline.queries.add,
-        query_id,
-        recorded,
-        branch=request.branch,
-        commit=served.version,
-        account=request.caller.account,
-        workflow=DEFAULT_WORKFLOW,
-    )
-    await asyncio.to_thread(add)
-    deployment.offline.runner.wake()
+    rows = (JSON_INPUT, orjson.dumps(asked.inputs))
+    await record(context, request, query_id, recorded, rows, commit=served.version)
     return json_response(await _answered(context, request, query_id, asked.wait))
 
 

@@ -225,8 +225,14 @@ class Explanations:
     def of_branch(self, branch: str) -> list[OfflineQuery]:
         return [query for query in self.queries.values() if query.branch == branch]
 
+    def unfinished(self, account: str) -> int:
+        return sum(query.account == account and not query.status.is_over for query in self.queries.values())
+
     def cancel(self, query_id: str) -> None:
         self.queries[query_id] = msgspec.structs.replace(self.get(query_id), cancelled=True)
+
+    def end(self, query_id: str) -> None:
+        self.queries[query_id] = msgspec.structs.replace(self.get(query_id), status=QueryStatus.SUCCEEDED)
 
     def wake(self) -> None:
         for query in self.queries.values():
@@ -240,7 +246,7 @@ class Explanations:
         inputs = orjson.loads(self.objects[f"{folder}/{JSON_INPUT}"])
         found = self._garden().why(asked.feature, inputs, NOW)
         self.objects[f"{folder}/{NAME}"] = msgspec.json.encode(msgspec.structs.replace(found, commit=query.commit))
-        self.queries[query.id] = msgspec.structs.replace(query, status=QueryStatus.SUCCEEDED)
+        self.end(query.id)
 
     def _garden(self) -> MockClient:
         if self._client is None:

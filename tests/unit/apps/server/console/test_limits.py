@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from caraway.apps.server.handlers.offline import MAX_UNFINISHED
 from caraway.compute.profiles.tables import Profile
 from caraway.dataplane.sinks.sinks import SinkStatus
 from caraway.dataplane.sources.sources import SourceStatus
@@ -89,6 +90,29 @@ def test_a_reference_is_set_by_who_may_change_all_its_features(console: Site) ->
         assert console.send("POST", "/api/v1/drift/reference", body, **headers).status == status
     ((branch, columns, by),) = kept
     assert (branch, [*columns], by) == ("main", ["State.mean"], "limited")
+
+
+def test_an_account_has_so_many_unfinished_offline_queries(console: Site) -> None:
+    def asked(path: str, body: dict[str, Any], role: str) -> Exchange:
+        headers = {"authorization": f"Bearer {role}", "content-type": "application/json"}
+        return console.send("POST", f"/api/v1/{path}", json.dumps(body).encode(), **headers)
+
+    rows = {"Pandas": {"Tap.pot": [1], "at": ["2026-01-01T00:00:00Z"]}}
+    query = {"input_features": ["Tap.pot"], "output_features": ["State.mean"], "timestamp_column": "at", "input": rows}
+    explanation = {"feature": "State.mean", "inputs": {"Tap.pot": 1}, "wait": 0}
+    console.explanations.is_busy = True
+    for _ in range(MAX_UNFINISHED // 2):
+        assert asked("query_offline", query, "reader").status == 200
+        assert asked("why", explanation, "reader").status == 200
+    written = len(console.explanations.objects)
+    for path, body in (("query_offline", query), ("why", explanation)):
+        answer = asked(path, body, "reader")
+        assert (answer.status, answer.json["code"]) == (429, "busy")
+        assert "50 offline queries and explanations of account 'reader' aren't over" in answer.text
+        assert asked(path, body, "data").status == 200, "other accounts have their own"
+    assert len(console.explanations.objects) == written + 2, "nothing is kept of what is refused"
+    console.explanations.end(next(iter(console.explanations.queries)))
+    assert asked("query_offline", query, "reader").status == 200
 
 
 def source_of(dataset: str) -> SourceStatus:
