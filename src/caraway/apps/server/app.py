@@ -10,7 +10,7 @@ from granian._granian import RSGIProtocolClosed
 
 from caraway.apps.server import metrics
 from caraway.apps.server.access.gate import Gate
-from caraway.apps.server.access.shares import Shares
+from caraway.apps.server.access.shares import TOKEN, Shares
 from caraway.apps.server.access.sites import Sites, check_media_type
 from caraway.apps.server.http.arrival import Proxies
 from caraway.apps.server.http.body import Body
@@ -190,6 +190,7 @@ class App:
         """
         budget = self._bounds.strangers if endpoint.permission.public else self._bounds.budget
         hold = Hold(budget, caller.token_id)
+        TOKEN.set(caller.token_id)
         try:
             async with asyncio.timeout(self._bounds.seconds) as limit:
                 content = await body.read(hold, endpoint.form_bytes) if endpoint.takes_body else b""

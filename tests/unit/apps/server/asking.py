@@ -69,14 +69,21 @@ class Exchange:
 
 def send(app: App, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> Exchange:
     """Send a request with exactly these headers, and its length."""
+    return asyncio.run(answered(app, method, path, body, headers))
+
+
+async def answered(
+    app: App, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+) -> Exchange:
+    """Send a request beside others, as `send` does."""
     path, _, query = path.partition("?")
     given = Headers(**{"content-length": str(len(body)), **(headers or {})})
     about = {"scheme": "http", "client": "127.0.0.1:1", "method": method, "path": path, "query_string": query}
     scope: Any = SimpleNamespace(**about, headers=given)
     exchange: Any = Exchange(body)
-    asyncio.run(app.__rsgi__(scope, exchange))
-    answered: Exchange = exchange
-    return answered
+    await app.__rsgi__(scope, exchange)
+    told: Exchange = exchange
+    return told
 
 
 def ask(app: App, method: str, path: str, body: object = None, **headers: str) -> Exchange:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from caraway.apps.server.handlers.waiting import AT_ONCE, WaitBody, wait
+from caraway.apps.server.handlers.waiting import WaitBody, wait
 from caraway.apps.server.http.messages import Request
 from caraway.apps.server.waiting.goals import Goal, Goals, source_topics
 from caraway.apps.server.waiting.markers import Markers, Seen
 from caraway.dataplane.index.feeding.worker import IndexStatus
 from caraway.dataplane.topics.markers import Arrival, decode_arrival, is_marker, job_tag
-from caraway.errors import BusyError, ForbiddenError, InvalidInputError
+from caraway.errors import ForbiddenError, InvalidInputError
 from caraway.graph.plan.model import GraphPlan, JobPlan
 from caraway.state.model import JobRecord, JobState
 from caraway.state.permissions import Grant, Mode
@@ -180,9 +180,3 @@ def test_only_who_may_do_something_on_the_branch_may_wait(mode: Mode) -> None:
     ready.admit(BY_TARGET["wait"], Headers(**token, **{"x-caraway-branch": "dev"}))
     with pytest.raises(ForbiddenError, match=r"'ada' lacks .* on branch 'main' \(wait\)"):
         ready.admit(BY_TARGET["wait"], Headers(**token))
-
-
-def test_waits_are_bounded() -> None:
-    parts: Any = SimpleNamespace(waits=AT_ONCE)
-    with pytest.raises(BusyError, match="8 requests wait already"):
-        asyncio.run(wait(parts, request(b"{}")))

@@ -1,18 +1,24 @@
-"""Limits for one caller: concurrent requests, and requests per second.
+"""Limits for one caller: concurrent requests, requests per second, and places of requests that take long.
 
 Callers are distinguished by their tokens. If no tokens are needed, all callers share one limit.
 """
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 
 from caraway.errors import BusyError
 
 # The most callers whose rate of requests is remembered. If there are more, the caller whose last request is the oldest
 # is forgotten, and begins anew with the number of requests that is allowed in a second.
 MAX_KNOWN = 10_000
+# The part of the places for requests that take long which one token may take, so that some are left for others.
+TOKEN_SHARE = 0.75
+# The id of the token of the request under way, "" if no token is needed.
+TOKEN: ContextVar[str] = ContextVar("token", default="")
 
 
 @dataclass(slots=True)
@@ -72,3 +78,35 @@ class Shares:
                 "try again in a moment"
             )
         bucket.left -= 1
+
+
+class Places:
+    """Counts the requests of one kind that take long, all of them and those of each token. For one event loop."""
+
+    def __init__(self, most: int, what: str) -> None:
+        """Have places for `most` requests; `what` names them in errors."""
+        self._most = most
+        self._what = what
+        self._taken: Counter[str] = Counter()
+
+    def enter(self) -> Callable[[], None]:
+        """Take a place for the request under way, and return the function that gives the place back.
+
+        Raises `BusyError` if no place is left, or if the token of the request has its share of the places.
+        """
+        token = TOKEN.get()
+        # Without tokens nobody else is there for whom places could be left.
+        share = int(self._most * TOKEN_SHARE) if token else self._most
+        taken, own = self._taken.total(), self._taken[token]
+        if taken >= self._most or own >= share:
+            raise BusyError(
+                f"{taken} {self._what} already, {own} of them of this caller; there are {self._most} places for them, "
+                f"of which one caller may take {share}; try again in a moment"
+            )
+        self._taken[token] += 1
+        return partial(self._leave, token)
+
+    def _leave(self, token: str) -> None:
+        self._taken[token] -= 1
+        if not self._taken[token]:
+            del self._taken[token]

@@ -5,10 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from caraway.apps.server.access.limits import AccessLimits
+from caraway.apps.server.access.shares import Places
 from caraway.apps.server.access.sharing import Sharing
 from caraway.apps.server.deployment import Deployment
 from caraway.apps.server.handlers.queries import Queries
 from caraway.dataplane.ingest.service import IngestService
+
+# The most requests that wait for rows to be served at the same time. Each has a Kafka consumer that reads the output
+# topics of all jobs of its branch, which costs the server and the broker much.
+MAX_WAITS = 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +42,7 @@ class ServerContext(ReadContext):
         ingest: Accepts rows.
         document: The OpenAPI document.
         differences: The differences of the pairs of commits that were compared last.
-        waits: The number of requests that wait for rows to be served.
+        waits: The places of requests that wait for rows to be served.
         sharing: Restricts callers to the branches on which they have rights.
     """
 
@@ -45,7 +50,7 @@ class ServerContext(ReadContext):
     ingest: IngestService
     document: dict[str, Any]
     differences: dict[object, dict[str, object]] = field(default_factory=dict)
-    waits: int = 0
+    waits: Places = field(default_factory=lambda: Places(MAX_WAITS, "requests wait"))
     sharing: Sharing = field(init=False)
 
     def __post_init__(self) -> None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from caraway.apps.server.access.shares import Places
 from caraway.apps.server.http.errors import DeadlineError, status_of
 from caraway.compute.query.batch import Batch
 from caraway.compute.query.executor import Answer, CompiledPlan, StoredColumns
 from caraway.compute.query.model import Instants
 from caraway.dataplane.archive import served_metrics as metrics
 from caraway.dataplane.ingest.table import MAX_ROWS
-from caraway.errors import BusyError, CarawayError, TooLargeError
+from caraway.errors import CarawayError, TooLargeError
 from caraway.process.thread_names import show_name
 
 Table = Sequence[object] | Mapping[str, object]
@@ -53,7 +54,7 @@ class Queries:
     def __init__(self) -> None:
         """Create the threads."""
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query", initializer=show_name)
-        self._under_way = 0
+        self._places = Places(MAX_UNDER_WAY, "large requests are under way")
 
     async def answer(self, plan: CompiledPlan, given: Given, workflow: str | None, keep: Keep | None = None) -> Answer:
         """Compute a plan's outputs as values that JSON can hold."""
@@ -90,13 +91,13 @@ class Queries:
         """Run slow work in a thread.
 
         Raises:
-            BusyError: Too many queries are under way.
+            BusyError: Too many queries are under way, of all callers or of this one.
             DeadlineError: The work takes too long. Its thread goes on to the end.
         """
-        self._enter()
+        leave = self._places.enter()
         # The context is copied, so that log lines of the thread have the id of the request.
         future = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, run)
-        future.add_done_callback(self._ended)
+        future.add_done_callback(lambda _: leave())
         done, _ = await asyncio.wait({future}, timeout=SECONDS)
         if not done:
             # The thread goes on, and its result is dropped. An exception must still be retrieved, or asyncio logs it as
@@ -107,23 +108,14 @@ class Queries:
 
     async def _under_limits(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run a query that mostly waits for the processes of Python extractors, under the limits of `in_thread`."""
-        self._enter()
+        leave = self._places.enter()
         try:
             async with asyncio.timeout(SECONDS):
                 return await work()
         except TimeoutError:
             raise _too_late() from None
         finally:
-            self._under_way -= 1
-
-    def _enter(self) -> None:
-        if self._under_way >= MAX_UNDER_WAY:
-            raise BusyError(f"{self._under_way} large requests are under way; try again in a moment")
-        self._under_way += 1
-
-    def _ended(self, future: "asyncio.Future[T]") -> None:
-        del future
-        self._under_way -= 1
+            leave()
 
 
 def _taken(plan: CompiledPlan, keep: Keep | None, take: Callable[[Batch], T], batch: Batch) -> T:

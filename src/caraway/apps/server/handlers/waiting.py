@@ -11,14 +11,10 @@ from caraway.apps.server.handlers.context import ServerContext
 from caraway.apps.server.http.messages import HttpResponse, Request, json_response
 from caraway.apps.server.waiting.goals import LaggingPart
 from caraway.apps.server.waiting.wait import Wait, WaitOutcome
-from caraway.errors import BusyError
 
 # The most seconds that one request waits. Proxies end requests that take long, so a client that wants to wait longer
 # sends another request, with the `since` of the answer.
 LONGEST_S = 10.0
-# The most requests that wait at the same time. Each has a Kafka consumer that reads the output topics of all jobs of
-# its branch, which costs the server and the broker much.
-AT_ONCE = 8
 # Seconds between two checks whether the branch serves its newest commit.
 COMMIT_S = 0.1
 # The greatest offset of a partition: offsets are signed 64-bit numbers.
@@ -61,9 +57,7 @@ async def wait(context: ServerContext, request: Request[WaitBody]) -> HttpRespon
         topic: {int(partition): offset for partition, offset in offsets.items()}
         for topic, offsets in (body.since or {}).items()
     }
-    if context.waits >= AT_ONCE:
-        raise BusyError(f"{AT_ONCE} requests wait already; try again")
-    context.waits += 1
+    leave = context.waits.enter()
     try:
         if body.commit:
             lagging = await _commit_served(context, request.branch, deadline)
@@ -81,7 +75,7 @@ async def wait(context: ServerContext, request: Request[WaitBody]) -> HttpRespon
         )
         return _answer(await wait.until(deadline))
     finally:
-        context.waits -= 1
+        leave()
 
 
 async def _commit_served(context: ServerContext, branch: str, deadline: float) -> list[LaggingPart]:
