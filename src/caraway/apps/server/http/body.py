@@ -38,7 +38,7 @@ class Body:
         # that. So `int` doesn't fail, and a body isn't larger than `_size`.
         length = headers.get("content-length")
         self._size = None if length is None else int(length)
-        # Whether no part has been read, and whether there is no part left to read.
+        # No part has been read yet; and there is no part left to read.
         self._unread = True
         self.complete = not self._size if length is not None else headers.get("transfer-encoding") is None
 
