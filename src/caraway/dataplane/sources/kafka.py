@@ -87,13 +87,15 @@ class KafkaReader:
         self._names: dict[int, str] = {}
         self._looked_at = 0.0
         self._idle_at: float | None = None
+        # A message that came while the partitions were looked up, and begins the next batch.
+        self._kept: Message | None = None
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on from these offsets; see `SourceReader.seek`."""
         del items
         self._positions = {int(partition): offset for partition, offset in position.items()}
         self._look()
-        self._consumer.assign([self._from(partition) for partition in self._partitions])
+        self._assign()
         return position
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
@@ -151,7 +153,7 @@ class KafkaReader:
         for partition in self._partitions:
             low, high = self._watermarks(partition)
             self._positions[partition] = max(low, high - last)
-        self._consumer.assign([self._from(partition) for partition in self._partitions])
+        self._assign()
         found: list[SourceRecord] = []
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while self.lag() != 0 and len(found) < rows and time.monotonic() < deadline:
@@ -167,7 +169,10 @@ class KafkaReader:
         """Return the next records. Only the first one is waited for; those that were fetched by then come with it."""
         self._error = ""
         found: list[SourceRecord] = []
-        first = self._consumer.poll(timeout_s)
+        first, self._kept = self._kept, None
+        # A message without a value counts as false, so it is compared with None.
+        if first is None:
+            first = self._consumer.poll(timeout_s)
         messages = [] if first is None else [first]
         while messages:
             records = self._read(messages)
@@ -212,11 +217,17 @@ class KafkaReader:
             except KafkaException as error:
                 failure = error
             # `poll` calls `_note` with the reason why no broker answered. If the reason won't pass, waiting longer
-            # doesn't help.
-            self._consumer.poll(0)
+            # doesn't help. `poll` also returns a record if one was fetched before, and wouldn't return it again.
+            if self._kept is None:
+                self._kept = self._consumer.poll(0)
             if self._is_refused:
                 break
         raise UnavailableError(f"{self._where}: {self._error or text_of(failure)}") from None
+
+    def _assign(self) -> None:
+        """Read all partitions from their positions on; a kept message comes again if it is behind them."""
+        self._kept = None
+        self._consumer.assign([self._from(partition) for partition in self._partitions])
 
     def _from(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition, self._positions.setdefault(partition, 0))
