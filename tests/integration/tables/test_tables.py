@@ -3,6 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from caraway.dataplane.sources.tables.database import Page
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -238,6 +240,28 @@ def test_times_that_are_none_make_dead_letters_and_the_others_go_on(database: Re
     (letter,) = letters(reading.world)
     assert none in letter["reason"][0]["message"]
     assert (letter["key"], letter["row"]["weight"], letter["row"]["raw"]) == ({"id": "2"}, "1.50", {"base64": "/w=="})
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_rows_before_a_time_that_is_none_may_change_while_their_page_is_read(empty_postgres: str, key: bool) -> None:
+    """All rows of a page come from one statement, whose rows stay the same."""
+    with closing(PostgresDatabase(empty_postgres)) as database:
+        database.create(key=key, more=", born timestamptz")
+        insert(database, *[(number, 1, number / 10) for number in range(1200)])
+        database.execute("UPDATE hives SET born = 'infinity' WHERE id = 1100")
+        table = Reading(database, "hives").reader()._database
+        shape = table.shape()
+        most = table.bounds(shape.columns["at"]).greatest
+        columns = ("at", "id", "born")
+        pages = table.rows(Page(columns=columns, keys=1 + key, least=None, most=most, after=None, limit=1200))
+        found = list(next(pages))
+        # These rows leave the page, and one comes into it.
+        database.execute(f"UPDATE hives SET at = {stamp(1000)} WHERE id IN (3, 5)")
+        database.execute("DELETE FROM hives WHERE id = 7")
+        insert(database, (5000, 1, 0.05))
+        found += [row for chunk in pages for row in chunk]
+        assert [number for _, number, _ in found] == list(range(1200))
+        assert [born for _, _, born in found if born is not None] == ["infinity"]
 
 
 def test_reading_changes_nothing_and_names_itself(database: Relational) -> None:

@@ -164,21 +164,12 @@ class PostgresTable:
         """Yield the rows of a page; see `Database.rows`."""
         select = [self._select.get(name, quote(name)) for name in page.columns]
         statement, parameters = page_statement(page, self._table, quote, select=select)
-        seen = 0
-        with self._errors():
-            try:
-                for chunk in self._stream(statement, parameters, page.limit, tolerant=False):
-                    seen += len(chunk)
-                    yield chunk
-            except psycopg.DataError:
-                # Python can't represent some value of the page, such as the time "infinity". The statement runs once
-                # more and returns such values as texts, which don't fit the dataset's types.
-                for number, chunk in enumerate(self._stream(statement, parameters, page.limit, tolerant=True)):
-                    del number
-                    skipped = min(seen, len(chunk))
-                    seen -= skipped
-                    if rest := chunk[skipped:]:
-                        yield rest
+        with self._errors(), self._connected().cursor() as cursor:
+            # Python can't represent some values, such as the time "infinity". The rest of a page must come from the
+            # same statement, since the table may change before another one, so the loaders are those for such values.
+            for name, loader in (("timestamp", _Instant), ("timestamptz", _Instant), ("date", _Day)):
+                cursor.adapters.register_loader(name, loader)
+            yield from chunks(cursor.stream(statement, parameters, size=_STREAMED), page.limit)
 
     def close(self) -> None:
         """End the connection."""
@@ -186,15 +177,6 @@ class PostgresTable:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
-
-    def _stream(
-        self, statement: str, parameters: Sequence[Any], limit: int | None, *, tolerant: bool
-    ) -> Iterator[list[Row]]:
-        with self._connected().cursor() as cursor:
-            if tolerant:
-                for name, loader in (("timestamp", _Instant), ("timestamptz", _Instant), ("date", _Day)):
-                    cursor.adapters.register_loader(name, loader)
-            yield from chunks(cursor.stream(statement, parameters, size=_STREAMED), limit)
 
     def _find(self, cursor: "psycopg.Cursor[Any]") -> int:
         """Return the number of the table, and note its quoted name."""
