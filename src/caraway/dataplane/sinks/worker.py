@@ -247,8 +247,11 @@ class SinkWorker:
         written = self._with_replayed(written)
         if self._replayed:
             self._asked.settle(self._replayed)
-        intact = feed.continuation(Reached({p: written[p] for p in partitions}, position.epochs))
-        self._position = SinkPosition(branch=position.branch, written=written, until=until, epochs=position.epochs)
+        # The system may be further than the stored position, with records of a later epoch than the stored one.
+        of_epochs = {p: min(written[p], position.written.get(p, 0)) for p in partitions}
+        intact = feed.continuation(Reached({p: written[p] for p in partitions}, position.epochs, of_epochs))
+        epochs = {p: epoch for p, epoch in position.epochs.items() if written.get(p) == of_epochs.get(p)}
+        self._position = SinkPosition(branch=position.branch, written=written, until=until, epochs=epochs)
         if intact.lost:
             # Other records now have the offsets of the lost ones, and the system lacks their changes. So the sink goes
             # back to the offsets at which the loss begins.

@@ -138,10 +138,18 @@ class Reached:
         offsets: The next offset of each partition.
         epochs: The epochs in which the records before these offsets were written, where they are known. Without one, a
             loss is only noticed if the position is beyond the end of the topic.
+        positions_of_epochs: The offsets to which the epochs belong, where these are less than `offsets`: records behind
+            them may be of a later epoch.
     """
 
     offsets: Mapping[int, int]
     epochs: Mapping[int, int]
+    positions_of_epochs: Mapping[int, int] = field(default_factory=dict)
+
+    def known(self) -> dict[int, Position]:
+        """Return the positions whose epochs are known."""
+        offsets = {**self.offsets, **self.positions_of_epochs}
+        return {p: Position(offsets[p], epoch) for p, epoch in self.epochs.items() if offsets.get(p, 0)}
 
 
 def continuations(bootstrap_servers: str, reached: Mapping[str, Reached]) -> dict[str, Continuation]:
@@ -151,13 +159,7 @@ def continuations(bootstrap_servers: str, reached: Mapping[str, Reached]) -> dic
 
     Raises `UnavailableError` if no broker answers.
     """
-    checked = check(
-        bootstrap_servers,
-        {
-            topic: {p: Position(each.offsets[p], epoch) for p, epoch in each.epochs.items() if each.offsets.get(p, 0)}
-            for topic, each in reached.items()
-        },
-    )
+    checked = check(bootstrap_servers, {topic: each.known() for topic, each in reached.items()})
     ends = TopicEnds(bootstrap_servers).ends(reached)
     return {
         topic: Continuation(topic, each.offsets, _shortened(each, ends[topic], checked.ends.get(topic, {})))

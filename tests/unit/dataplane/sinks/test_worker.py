@@ -294,6 +294,48 @@ def test_another_leader_without_a_loss_is_nothing_to_tell(tmp_path: Path) -> Non
     assert [place(envelope) for envelope in world.received].count((0, 3)) == 1
 
 
+def further_than_saved(folder: Path, *, remembers: bool) -> World:
+    """Return a world after a new leader, whose system has a change of its epoch that the saved position lacks."""
+    world = world_of(folder, [put("a", number, time=number) for number in range(1, 4)])
+    world.transactional, world.remembers = True, remembers
+    world.run()
+    world.lose(0, 3)
+    world.topic[0].append(message(world.plan, put("a", 9, 9.0, time=9), 0, 3))
+    worker, world.fuse = world.worker(), 1
+    with pytest.raises(KilledError):
+        world.write_all(worker)
+    world.end_process()
+    assert world.saved is not None
+    assert (world.acknowledged[0], world.saved.written[0]) == (4, 3)
+    world.fuse = 10**9
+    return world
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_system_that_is_further_than_the_saved_position_gets_nothing_again_after_another_leader(
+    tmp_path: Path, remembers: bool
+) -> None:
+    """The saved epoch is that of the saved position, and says nothing of the records behind it."""
+    world = further_than_saved(tmp_path, remembers=remembers)
+    for _ in range(2):
+        world.run()
+    assert world.losses == []
+    assert [place(envelope) for envelope in world.received].count((0, 3)) == 1
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_loss_before_the_saved_position_is_told_although_the_system_is_further(
+    tmp_path: Path, remembers: bool
+) -> None:
+    world = further_than_saved(tmp_path, remembers=remembers)
+    world.lose(0, 2)
+    world.topic[0] += [message(world.plan, put("a", 10 + n, 7.0 + n, time=10 + n), 0, n) for n in range(2, 6)]
+    world.run()
+    (told,) = world.losses
+    assert "0@2 to 4" in told
+    assert [place(envelope) for envelope in world.received[4:]] == [(0, n) for n in range(2, 6)]
+
+
 def test_a_restarted_server_reads_what_is_new_only(tmp_path: Path) -> None:
     world = world_of(tmp_path, [put("a", number, time=number) for number in range(1, 5)])
     world.there = {0: 3}

@@ -277,11 +277,14 @@ class MemoryFeed:
         }
 
     def continuation(self, reached: Reached) -> Continuation:
+        known = reached.known()
+
         def end(partition: int) -> int:
-            """Return where the epoch ended in which a position was reached."""
-            known = reached.epochs.get(partition, 10**9)
-            later = [since for epoch, since in self._world.leaders.get(partition, []) if epoch > known]
-            return min([*later, len(self._world.topic[partition])])
+            """Return where the epoch ended to which a position belongs, or the end of the topic."""
+            leaders = self._world.leaders.get(partition, [])
+            at = known.get(partition)
+            lost = [since for epoch, since in leaders if at and epoch > at.epoch and since < at.offset]
+            return min([*lost, len(self._world.topic[partition])])
 
         return Continuation("t", reached.offsets, {p: min(at, end(p)) for p, at in reached.offsets.items()})
 
