@@ -484,6 +484,20 @@ def test_a_change_that_the_broker_refuses_becomes_a_dead_letter_and_the_others_a
     writer.close()
 
 
+def test_the_position_of_a_topic_of_many_partitions_fits_or_names_the_remedy(kafka: str, topic: str) -> None:
+    """The broker of this test takes 4,096 bytes beside an offset, which is Kafka's default."""
+    random = Random(7)
+    offsets = {partition: random.randrange(10**8, 10**9) for partition in range(2_000)}
+    plan = on_branch(plan_graph(graph_of(sink(brokers(kafka).topic(topic), cdc="debezium"))), "main").sinks[0]
+    change = Change(b"a", None, Row(1, ("a", 1, 1)), 1, 0, 0)
+    with closing(KafkaWriter(writing(plan, name=f"sink-{topic}"))) as writer:
+        some = dict(list(offsets.items())[:400])
+        writer.write(Batch([change], some))
+        assert writer.positions() == some
+        with pytest.raises(UnavailableError, match=r"offset\.metadata\.max\.bytes"):
+            writer.write(Batch([change], offsets))
+
+
 def test_writers_in_processes_of_their_own_write_to_each_system(
     kafka: str, topic: str, receiver: Receiver, bucket: str
 ) -> None:

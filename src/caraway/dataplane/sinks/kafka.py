@@ -1,10 +1,13 @@
 """The writer of Kafka topics: each batch is a transaction, which also has the position of the sink.
 
 The position is the metadata of an offset that the transaction commits for a consumer group of the sink. So the broker
-takes both or none of them, and no other reader of the group exists. A broker that forbids transactions gets each change
+takes both or none of them, and no other reader of the group exists. Brokers take 4,096 bytes there by default, so the
+position is compressed; that is enough for some 400 partitions. A broker that forbids transactions gets each change
 at least once.
 """
 
+import zlib
+from base64 import b85decode, b85encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -43,6 +46,12 @@ REFUSED = frozenset(
 )
 # The errors of changes that weren't sent, because another change of their transaction has failed.
 GIVEN_UP = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 (their public names)
+# The remedy if the position is larger than the metadata of an offset may be.
+TOO_LARGE = (
+    "; the position on the dataset's topic, which has many partitions, doesn't fit beside an offset: raise "
+    "offset.metadata.max.bytes of these brokers, or give the dataset a new version and its topic fewer partitions "
+    "(kafka.partitions)"
+)
 # A batch is begun anew at most this many times because of `GIVEN_UP` errors. After that the write fails.
 MOST_RESUMED = 5
 
@@ -90,7 +99,9 @@ class KafkaWriter:
             raise self._unavailable(error) from None
         if found.error is not None:
             raise self._unavailable(KafkaException(found.error))
-        positions: Mapping[str, int] = orjson.loads(found.metadata) if found.metadata else {}
+        if not found.metadata:
+            return {}
+        positions: Mapping[str, int] = orjson.loads(zlib.decompress(b85decode(found.metadata)))
         return {int(partition): offset for partition, offset in positions.items()}
 
     def write(self, batch: Batch) -> None:
@@ -152,7 +163,8 @@ class KafkaWriter:
             # would lose these changes.
             self._writing.refuse([Refusal(batch.changes[number], reason) for number, reason in refused.items()])
         if transactional:
-            position = orjson.dumps({str(partition): offset for partition, offset in batch.reached.items()}).decode()
+            text = orjson.dumps({str(partition): offset for partition, offset in batch.reached.items()})
+            position = b85encode(zlib.compress(text)).decode()
             # The position is stored as the metadata. The offset beside it only counts the messages, for people who look
             # at the consumer group.
             offset = TopicPartition(self._topic, 0, sum(batch.reached.values()), position)
@@ -224,7 +236,8 @@ class KafkaWriter:
         return producer, True
 
     def _unavailable(self, error: KafkaException) -> UnavailableError:
-        return UnavailableError(f"{self._where}: {self._problem.text or text_of(error)}")
+        remedy = TOO_LARGE if error.args[0] == KafkaError.OFFSET_METADATA_TOO_LARGE else ""
+        return UnavailableError(f"{self._where}: {self._problem.text or text_of(error)}{remedy}")
 
 
 class _Problem:
