@@ -171,6 +171,10 @@ class ArchivedTopics:
         Raises `UnavailableError` if the broker or the object store doesn't answer.
         """
         ends = self._cuts.get(topic.name, {})
+        # The beginnings are asked for before the table is opened. In the other order, records that are archived and
+        # removed from the topic in between would be in no part.
+        known = TopicEnds(self._bootstrap_servers).beginnings([topic.name] if ends else [])
+        oldest = known.get(topic.name, {})
         table = ArchiveTable.existing(
             self._objects_url, table_path(topic.name, topic_id(self._bootstrap_servers, topic.name))
         )
@@ -185,7 +189,6 @@ class ArchivedTopics:
         left = {p: (archived[p], end) for p, end in ends.items() if archived[p] < end}
         if left:
             per_message = self._per_message(topic, sum(part.rows for part in parts), sum(archived.values()))
-            oldest = TopicEnds(self._bootstrap_servers).beginnings([topic.name]).get(topic.name, {})
             begins = {p: oldest.get(p, 0) if oldest.get(p, 0) > archived[p] else 0 for p in ends}
             for partition, (archived_end, end) in left.items():
                 first = max(archived_end, oldest.get(partition, 0))
