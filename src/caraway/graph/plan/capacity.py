@@ -289,7 +289,8 @@ def _length_s(window: ContinuousWindow | HoppingWindow | SessionWindow | None) -
 
 def _queries(load: Load, unit: UnitCosts, shards: int) -> Part:
     """Return the part of queries: a query calls each other server that has one of its keys."""
-    others = min(shards - 1, load.query_rows) * (shards - 1) / shards
+    # Keys are spread evenly, so a server has none of a query's keys with a probability of (1 - 1 / shards) ** rows.
+    others = (shards - 1) * (1 - (1 - 1 / shards) ** load.query_rows)
     cost = unit.query + (load.query_rows - 1) * unit.query_row + others * unit.call
     note = f"{others:.1f} calls of other servers each" if others else ""
     return Part(name="queries", rate=load.queries, cores=load.queries * cost / SECOND_US, note=note)

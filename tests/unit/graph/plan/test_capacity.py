@@ -4,6 +4,7 @@
 
 import math
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -83,6 +84,18 @@ def test_a_divided_index_makes_queries_call_other_servers() -> None:
     divided = part(capacity(PLAN, load(100_000.0, queries=1000.0, query_rows=10)), "queries")
     assert whole == pytest.approx(1000 * (230 + 9 * 33) / 1e6)
     assert divided > whole
+
+
+@pytest.mark.parametrize("rows", [1, 2, 30, 100])
+def test_a_query_calls_each_other_server_that_has_one_of_its_keys(rows: int) -> None:
+    found, unit = capacity(PLAN, load(500_000.0, queries=1e6, query_rows=rows)), UnitCosts()
+    shards, random = found.needed_shards, Random(7)
+    assert shards is not None
+    assert shards > 16
+    calls = (part(found, "queries") - unit.query - (rows - 1) * unit.query_row) / unit.call
+    # Shard 0 is that of the server that is asked.
+    called = [{random.randrange(shards) for _ in range(rows)} - {0} for _ in range(2_000)]
+    assert calls == pytest.approx(sum(map(len, called)) / len(called), rel=0.03)
 
 
 def test_an_archive_that_one_process_cannot_write_is_told() -> None:
