@@ -31,6 +31,7 @@ from caraway.offline.monitoring.quality.store import QualityStore
 from caraway.process.private_files import sync
 from caraway.process.settings.settings import load_settings
 from caraway.state.database import connect
+from caraway.state.losses import Loss
 from tests.alone import running
 from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 from tests.integration.index.test_worker import following, on
@@ -192,14 +193,15 @@ def test_all_readers_of_a_topic_tell_what_it_has_lost_and_go_on(tmp_path: Path, 
             del flow.sent[KEPT:]
             flow.send(others)
             readers.send(others)
-            with following(servers, index) as (worker, reader):
+            lost: list[Loss] = []
+            with following(servers, index, lost.append) as (worker, reader):
                 worker.set_plans(on(EVENTS))
                 there = KEPT + others
                 wait_for(
-                    lambda: [sum(s.offsets.values()) for s in worker.positions()] == [there] * 2 and worker.lost(),
+                    lambda: [sum(s.offsets.values()) for s in worker.positions()] == [there] * 2 and lost,
                     "the index that is built anew",
                 )
-                assert worker.lost_topics() == [EVENTS]
+                assert {loss.topic for loss in lost} == {EVENTS}
                 flow.check(reader)
             assert readers.archive() == list(range(there))
             # The counts have all rows, since those of lost rows stay.

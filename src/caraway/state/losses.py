@@ -22,7 +22,7 @@ class Loss:
     Attributes:
         topic: The topic.
         follower: The name of the sink, check or job that had read them, or that of the kind if there is only one.
-        kind: The kind of the follower: "archive", "sink", "watch" or "job".
+        kind: The kind of the follower: "index", "archive", "sink", "watch" or "job".
         text: The places, what the follower does, and the remedy.
     """
 

@@ -1,17 +1,17 @@
 """The index follows real topics: late ones, shared ones, through kills of the index and of the broker."""
 
-import logging
 import os
 import secrets
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from confluent_kafka.admin import AdminClient
 
 from caraway.apps.stack import ports
@@ -29,6 +29,8 @@ from caraway.dataplane.topics.letter_reader import every
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import IndexPlan
+from caraway.state.losses import SHOWN, Loss, Losses
+from caraway.state.tables import topic_losses
 from tests.alone import running
 from tests.integration.index.flow import (
     PLANS,
@@ -53,9 +55,11 @@ def writer(kafka: str) -> Iterator[TopicWriter]:
 
 
 @contextmanager
-def following(broker: str, folder: Path) -> Iterator[tuple[IndexWorker, IndexReader]]:
+def following(
+    broker: str, folder: Path, note_loss: Callable[[Loss], object] = lambda _: None
+) -> Iterator[tuple[IndexWorker, IndexReader]]:
     with IndexStore(folder) as store:
-        worker = IndexWorker(broker, store)
+        worker = IndexWorker(broker, store, note_loss=note_loss)
         assert not worker.is_alive()
         worker.start()
         try:
@@ -192,8 +196,9 @@ def test_a_record_that_cannot_be_read_or_applied_becomes_a_dead_letter(
 
 
 def test_a_topic_that_begins_anew_is_indexed_anew(
-    kafka: str, writer: TopicWriter, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kafka: str, writer: TopicWriter, topic: str, tmp_path: Path, engine: sa.Engine
 ) -> None:
+    """The loss is in Postgres for a day, where a server finds it that is started later."""
     ensure_topics(kafka, [topic], 1)
     Flow(writer, topic, seed=1).send(500)
     with following(kafka, tmp_path / "index") as (worker, _):
@@ -207,14 +212,20 @@ def test_a_topic_that_begins_anew_is_indexed_anew(
     with TopicWriter(kafka) as other:
         flow = Flow(other, topic, seed=2)
         flow.send(100)
-        with caplog.at_level(logging.ERROR), following(kafka, tmp_path / "index") as (worker, reader):
+        losses = Losses(engine)
+        with following(kafka, tmp_path / "index", losses.note) as (worker, reader):
             worker.set_plans(on(topic))
             # At first the indexes are still at offset 500 of the deleted topic.
             wait_for(
                 lambda: [sum(s.offsets.values()) for s in worker.positions()] == [100] * len(PLANS), "the new records"
             )
             flow.check(reader)
-    assert "indexing it anew" in caplog.text
+    (loss,) = losses.recent()
+    assert (loss.topic, loss.kind) == (topic, "index")
+    assert "0@500" in loss.text
+    with engine.begin() as connection:
+        connection.execute(sa.update(topic_losses).values(found_at=topic_losses.c.found_at - SHOWN))
+    assert losses.recent() == []
 
 
 @pytest.mark.full(reason="kills for half a minute; tests/unit/dataplane/index/test_store.py tears the log of an index")
@@ -274,7 +285,16 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
 def test_records_that_a_broker_lost_are_told_even_if_others_are_in_their_places(
     jars: JarSet, topic: str, tmp_path: Path, after: int
 ) -> None:
-    """After a power failure an index is ahead of its topic; it must not go on as if nothing had happened."""
+    """After a power failure an index is ahead of its topic; it must not go on as if nothing had happened.
+
+    Postgres is away, too, so the loss can't be noted, which doesn't keep the index from going on.
+    """
+    told: list[Loss] = []
+
+    def note(loss: Loss) -> None:
+        told.append(loss)
+        raise UnavailableError("Postgres is away")
+
     port = ports.choose()
     broker = EmbeddedKafka(
         tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, with_password=False
@@ -296,20 +316,20 @@ def test_records_that_a_broker_lost_are_told_even_if_others_are_in_their_places(
         flow.sent, flow.writer = flow.sent[:100], writer
         # With 400 more, the topic has other records where the index has been.
         flow.send(after)
-        with following(servers, folder) as (worker, reader):
+        with following(servers, folder, note) as (worker, reader):
             worker.set_plans(on(topic))
             wait_for(
-                lambda: [sum(s.offsets.values()) for s in worker.positions()] == [100 + after] * 2 and worker.lost(),
+                lambda: [sum(s.offsets.values()) for s in worker.positions()] == [100 + after] * 2 and told,
                 "the index that is built anew",
             )
-            (told,) = worker.lost()
-            assert topic in told
-            assert "0@300" in told
+            assert {loss.topic for loss in told} == {topic}
+            assert all("0@300" in loss.text for loss in told)
             flow.check(reader)
         # It is told once: the new index has followed the topic from its beginning.
-        with following(servers, folder) as (worker, reader):
+        told.clear()
+        with following(servers, folder, note) as (worker, reader):
             worker.set_plans(on(topic))
             flow.send(10)
             wait_until_caught_up(worker, topic, 110 + after)
-            assert worker.lost() == []
+            assert told == []
             flow.check(reader)

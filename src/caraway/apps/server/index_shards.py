@@ -25,6 +25,7 @@ from caraway.graph.plan.model import IndexPlan
 from caraway.process.recurring import Recurring
 from caraway.process.secrets.keyring import Keyring
 from caraway.process.settings.settings import Settings
+from caraway.state.losses import Losses
 from caraway.state.ownership.shards import shard_member
 
 LOG = structlog.get_logger(__name__)
@@ -63,7 +64,7 @@ class IndexShards:
         Args:
             settings: The settings of the server.
             bootstrap_servers: The broker, "host:port".
-            engine: Postgres, which has the owners of shards and how far each shard is.
+            engine: Postgres, which has the owners of shards, how far each shard is, and what topics have lost.
             objects: The object store, which has the snapshots of shards.
             erased: The keys that are read as if they had never had a row.
             member: The name of this server, which stays the same after a restart.
@@ -79,6 +80,7 @@ class IndexShards:
         self._erased = erased
         self._count = count
         self._pasts = Pasts(bootstrap_servers, settings.objects_url)
+        self._note_loss = Losses(engine).note
         self._member = shard_member(engine, member, count)
         self._topics = Topics(bootstrap_servers)
         index, passes = settings.index, [_pass(key.mac_key) for key in keyring.keys]
@@ -186,6 +188,7 @@ class IndexShards:
             erased=self._erased,
             elsewhere=partial(self._owner.elsewhere, number),
             past_of=self._pasts,
+            note_loss=self._note_loss,
         )
 
     def _reconcile(self) -> None:

@@ -157,13 +157,11 @@ def set_lags(lags: Iterable[IndexLag]) -> None:
         INDEX_LAG_SECONDS.labels(dataset).set(seconds[dataset])
 
 
-def set_losses(losses: Iterable[Loss], indexed: Iterable[str]) -> None:
-    """Set which topics lack records that readers had read, given those of other parts and the topics of indexes."""
+def set_losses(losses: Iterable[Loss]) -> None:
+    """Set which topics lack records that readers had read."""
     LOSSES.clear()
     for loss in losses:
         LOSSES.labels(loss.topic, loss.kind).set(1)
-    for topic in indexed:
-        LOSSES.labels(topic, "index").set(1)
 
 
 def observe_heartbeat(dataset: str, seconds: float) -> None:

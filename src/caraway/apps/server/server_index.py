@@ -186,13 +186,8 @@ class ServerIndex:
         return all(removed)
 
     def warning(self) -> str:
-        """Return that indexes lack records of their topics, or topics records of theirs, and the remedy; "" if not."""
-        lost = [text for database in self.databases() for text in database.worker.lost()]
-        return "; ".join(filter(None, [left_out(self.positions()), *lost]))
-
-    def lost_topics(self) -> list[str]:
-        """Return the topics that lacked records which an index had read, since the start."""
-        return [topic for database in self.databases() for topic in database.worker.lost_topics()]
+        """Return that indexes lack records of their topics, and the remedy; "" if they don't."""
+        return left_out(self.positions())
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""

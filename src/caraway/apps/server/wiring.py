@@ -322,6 +322,7 @@ def _index(base: Foundation, arrivals: Arrivals, *, is_shared: bool) -> ServerIn
         may_emit=emission.may_send,
         past_of=Pasts(base.servers, settings.objects_url),
         note_arrivals=arrivals.note if count is None else None,
+        note_loss=Losses(base.engine).note,
     )
     seconds = settings.server.snapshot_seconds
     keeper = SnapshotKeeper(snapshots, store, seconds) if seconds and snapshots is not None else None

@@ -52,7 +52,6 @@ class Worker:
         self.plans: Sequence[IndexPlan] = ()
         self.reason: str | None = None
         self.alive = True
-        self.losses: dict[str, str] = {}
         self.done: list[Erasure] = []
         self.left: list[Erasure] = []
         self.when_read: Callable[[], object] = lambda: None
@@ -72,12 +71,6 @@ class Worker:
 
     def problem(self) -> str | None:
         return self.reason
-
-    def lost(self) -> list[str]:
-        return list(self.losses.values())
-
-    def lost_topics(self) -> list[str]:
-        return list(self.losses)
 
     def positions(self) -> list[IndexStatus]:
         return [
@@ -396,15 +389,6 @@ def test_a_key_whose_erasure_arrives_during_a_read_is_not_removed(whole: World, 
 def sets(found: Collection[tuple[IndexPlan, list[Erasure]]]) -> dict[bytes, set[Erasure]]:
     assert all(len(erasures) == len(set(erasures)) for _, erasures in found)
     return {plan.asset: set(erasures) for plan, erasures in found}
-
-
-def test_lost_records_of_all_databases_are_told(whole: World, divided: World) -> None:
-    for world, texts in ((whole, ["lost 0"]), (divided, ["lost 2", "lost 1", "lost 0"])):
-        assert (world.index.warning(), world.index.lost_topics()) == ("", [])
-        for number, worker in enumerate(world.workers):
-            worker.losses = {f"topic {number}": f"lost {number}"}
-        assert world.index.warning() == "; ".join(texts)
-        assert set(world.index.lost_topics()) == {f"topic {number}" for number in range(len(world.workers))}
 
 
 def test_the_lag_of_an_undivided_index_is_in_records(whole: World, divided: World) -> None:

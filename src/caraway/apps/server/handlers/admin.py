@@ -205,5 +205,5 @@ async def metrics(context: ServerContext, request: Request) -> HttpResponse:
         )
         set_sources(deployment.connectors.sources.statuses())
         set_sinks(deployment.connectors.sinks.statuses())
-    set_losses(await asyncio.to_thread(deployment.status.losses), deployment.index.lost_topics())
+    set_losses(await asyncio.to_thread(deployment.status.losses))
     return text_response(deployment.status.figures().decode(), CONTENT_TYPE_LATEST)

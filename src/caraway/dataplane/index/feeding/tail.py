@@ -30,6 +30,7 @@ from caraway.dataplane.topics.truncation import Position, check
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.plan.model import IndexPlan
 from caraway.process.thread_names import show_name
+from caraway.state.losses import Loss
 
 LOGGER = logging.getLogger(__name__)
 
@@ -124,8 +125,8 @@ class Tail:
     other indexes, or one whose topic has a backlog. A tail without it goes back to the earlier offsets, and processes
     backlogs itself. `reading` are the consumer's settings, and `holds` returns whether a partition is read. `past_of`
     returns the messages of an index's topic that the broker may not have any more. `note_arrivals` is called with the
-    arrivals of markers that are read, and `leave_out` with records that can't be applied.
-    `lost` gets a text for each topic that lacks records which an index has read.
+    arrivals of markers that are read, `leave_out` with records that can't be applied, and `note_loss` with each topic
+    that lacks records which an index has read.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Tail:
         past_of: PastOf = without_past,
         note_arrivals: NoteArrivals | None = None,
         leave_out: LeaveOut = log_left_out,
-        lost: dict[str, str] | None = None,
+        note_loss: Callable[[Loss], object] = lambda _: None,
     ) -> None:
         self._name = name
         self._holds = holds
@@ -154,7 +155,7 @@ class Tail:
         # earlier offsets than this position has missed records, so `_join` leaves it to `when_behind`, or moves the
         # position back.
         self._reader = TopicReader(bootstrap_servers, reading)
-        self._lost = {} if lost is None else lost
+        self._note_loss = note_loss
         self._writer = IndexWriter(
             store, erased=erased, note_arrivals=note_arrivals, leave_out=leave_out, epochs=self._reader.epochs
         )
@@ -366,20 +367,26 @@ class Tail:
             # If the topic begins after the index's offset, the missing records were removed on purpose, and the archive
             # has them. Records that nobody has any more are a loss, after which the index is built anew.
             if topic in checked.lost and not self._begins_behind(subscription):
-                self._note_lost(topic, [subscription], checked.lost[topic])
+                self._tell_loss(topic, [subscription], checked.lost[topic])
                 self._writer.forget(subscription.plan.asset)
                 subscription.next = dict.fromkeys(subscription.next, 0)
                 subscription.refused = 0
         return [subscription for subscription in joining if subscription.checked]
 
-    def _note_lost(self, topic: str, subscriptions: Sequence[Subscription], reason: str) -> None:
-        """Log the loss of records that indexes of a topic have read, and keep the text for the health check."""
-        self._lost[topic] = (
+    def _tell_loss(self, topic: str, subscriptions: Sequence[Subscription], reason: str) -> None:
+        """Log the loss of records that indexes of a topic have read, and note it for the health check."""
+        text = (
             f"topic {topic} lacks records that the index had read (up to {_spelled(subscriptions)}): {reason}. Its "
             "broker has lost acknowledged records, as by a power failure, unless the topic is a new one. The index is "
             "built anew from what is there; send again what was logged before the failure"
         )
-        LOGGER.error("%s: indexing it anew", self._lost[topic])
+        LOGGER.error("%s: indexing it anew", text)
+        try:
+            # The indexes of all servers, and all shards, read the same records, so one text for a topic is enough.
+            self._note_loss(Loss(topic=topic, follower="index", kind="index", text=text))
+        except UnavailableError as error:
+            # The index goes on without Postgres, and the log has the loss.
+            LOGGER.warning("the health check can't show what topic %s lacks: %s", topic, error)
 
     def _join(self, subscription: Subscription) -> None:
         """Read a topic for an index from the index's offsets."""
@@ -596,7 +603,7 @@ class Tail:
                 self._waiting += subscriptions
                 return
             subscriptions = self._topics[topic]
-            self._note_lost(topic, subscriptions, error.str())
+            self._tell_loss(topic, subscriptions, error.str())
             self._leave(topic)
             for subscription in subscriptions:
                 self._writer.forget(subscription.plan.asset)

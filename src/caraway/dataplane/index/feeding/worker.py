@@ -24,6 +24,7 @@ from caraway.errors import UnavailableError
 from caraway.graph.erase_keys import Erasure
 from caraway.graph.plan.model import IndexKind, IndexPlan
 from caraway.process.recurring import Recurring
+from caraway.state.losses import Loss
 
 LOGGER = logging.getLogger(__name__)
 
@@ -92,13 +93,15 @@ class IndexWorker:
         holds: Callable[[int], bool] = every_partition,
         past_of: PastOf = without_past,
         note_arrivals: NoteArrivals | None = None,
+        note_loss: Callable[[Loss], object] = lambda _: None,
     ) -> None:
         """Prepare to follow topics of the broker "host:port"; nothing runs before `start`.
 
         Rows of `erased` keys are left out, and erasures on the topics are added to `erased`. `may_emit` returns whether
         this server has the right to send rows of aggregates; without it the right is assumed. `holds` returns whether a
         partition of the topics is in this index. `past_of` returns what the broker may not have of an index's topic.
-        `note_arrivals` is called with the arrivals of markers that are read (`caraway.dataplane.topics.markers`).
+        `note_arrivals` is called with the arrivals of markers that are read (`caraway.dataplane.topics.markers`), and
+        `note_loss` with topics that lack records which an index had read; it may raise `UnavailableError`.
         """
         self._note_arrivals = note_arrivals
         self._past_of = past_of
@@ -113,7 +116,7 @@ class IndexWorker:
         self._subscriptions: dict[bytes, Subscription] = {}
         self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
         self._letters = LeftOutLetters(bootstrap_servers, "index")
-        self._lost: dict[str, str] = {}
+        self._note_loss = note_loss
         self._loads = 0
         self._behind, self._live = self._tails()
         self._repairing = Recurring("index-repair", self.repair, REPAIR_INTERVAL_S)
@@ -134,7 +137,7 @@ class IndexWorker:
                 past_of=self._past_of,
                 note_arrivals=self._note_arrivals,
                 leave_out=self._letters.write,
-                lost=self._lost,
+                note_loss=self._note_loss,
             ),
             Tail(
                 "live",
@@ -146,7 +149,7 @@ class IndexWorker:
                 holds=holds,
                 note_arrivals=self._note_arrivals,
                 leave_out=self._letters.write,
-                lost=self._lost,
+                note_loss=self._note_loss,
             ),
         )
 
@@ -167,14 +170,6 @@ class IndexWorker:
         self._live.stop(timeout_s)
         self._emission_writer.close()
         self._letters.close()
-
-    def lost_topics(self) -> list[str]:
-        """Return the topics that lacked records which an index had read, since the start."""
-        return list(self._lost)
-
-    def lost(self) -> list[str]:
-        """Return what to tell of each topic that lacked records which an index had read, since the start."""
-        return list(self._lost.values())
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""

@@ -18,6 +18,7 @@ from caraway.dataplane.objects.folder import ObjectFolder
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.graph.plan.model import IndexPlan
+from caraway.state.losses import Loss
 from caraway.state.ownership.shards import ShardProgress
 
 # A shard's block cache has at least this many bytes. The shards share the cache size of an undivided index, and if they
@@ -41,6 +42,7 @@ class Shard:
         erased: ErasedKeys,
         elsewhere: Elsewhere,
         past_of: PastOf,
+        note_loss: Callable[[Loss], object],
     ) -> None:
         """Open the database; no topic is followed before a call of `follow`.
 
@@ -54,7 +56,9 @@ class Shard:
         self.store = IndexStore(
             folder, cache_bytes=max(MIN_CACHE_BYTES, CACHE_BYTES // shards), restore=snapshots.restore
         )
-        self.worker = IndexWorker(topics.bootstrap_servers, self.store, erased, holds=self._belongs, past_of=past_of)
+        self.worker = IndexWorker(
+            topics.bootstrap_servers, self.store, erased, holds=self._belongs, past_of=past_of, note_loss=note_loss
+        )
         self.reader = IndexReader(self.store, elsewhere=elsewhere)
         self.keeper = SnapshotKeeper(snapshots, self.store, snapshot_seconds) if snapshot_seconds else None
         self._lock = threading.Lock()

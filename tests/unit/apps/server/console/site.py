@@ -299,7 +299,7 @@ def site(
             assets=tuple,
             references=lambda _ids=None: dict(shared),
         ),
-        index=MADE(positions=list, lost_topics=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
+        index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
         connectors=MADE(sinks=MADE(statuses=lambda: list(sinks)), sources=MADE(statuses=lambda: list(sources))),
         topics=MADE(newest=MADE(newest=lambda *_, **__: []), letters=dead_letters, replays=replays),
         erasure=MADE(
