@@ -183,6 +183,11 @@ def base_type(dtype: DataType) -> DataType:
             return inner
 
 
+def unrestricted(dtype: DataType) -> DataType:
+    """Return a type without its restriction; null stays possible if it was."""
+    return optional(base_type(dtype)) if is_optional(dtype) else base_type(dtype)
+
+
 def stored_type(dtype: DataType) -> DataType:
     """Return the plain type whose values are stored in the same form: for an instant that is int, for a decimal str.
 

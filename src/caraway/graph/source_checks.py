@@ -13,10 +13,9 @@ from caraway.dtypes.types import (
     INT,
     DataType,
     base_type,
-    is_optional,
-    optional,
     strip_optional,
     type_name,
+    unrestricted,
 )
 from caraway.dtypes.values import conforms
 from caraway.errors import (
@@ -175,7 +174,7 @@ def _check_made(where: str, computed: Computed, fields: Fields, unmade: set[str]
     found = _infer(where, computed, {**visible, **dict(computed.schema)})
     # The field may be restricted (between, oneof, regex). The type of an expression doesn't show that its values meet a
     # restriction, so the base type is accepted here, and each value is checked when rows come in.
-    allowed = {field, optional(base_type(field)) if is_optional(field) else base_type(field)}
+    allowed = {field, unrestricted(field)}
     if found not in allowed:
         raise CommitTypeError(
             f"{where}: {_spelled(computed)} is {_type(found)}, the field is {type_name(field)}; "

@@ -126,8 +126,8 @@ class RowBatch:
             self.typed[name] = Typed(dtype, values)
 
     def cast(self, name: str, dtype: DataType, *, stage: Stage) -> None:
-        """Cast a column of the payload, or of preproc's results, to the dataset's field of the same name."""
-        if name in self.typed:
+        """Cast a column of the payload, or of preproc's results, unless it was cast to this type before."""
+        if name in self.typed and self.typed[name].dtype == dtype:
             return
         done = ColumnCast(dtype, self.how.manner)(self.made[name] if name in self.made else self.cells(name, dtype))
         self.typed[name] = Typed(dtype, done.values)

@@ -11,8 +11,7 @@ import numpy as np
 
 from caraway.compute.rows.batches import RowBatch, Stage, Typed, member
 from caraway.compute.rows.column_casts import MISSING, ColumnCast
-from caraway.dtypes.types import BOOL, DATETIME, DataType, is_optional, optional, type_name
-from caraway.dtypes.values import restriction
+from caraway.dtypes.types import BOOL, DATETIME, DataType, is_optional, optional, type_name, unrestricted
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Node
 from caraway.expr.references import columns_of
@@ -45,7 +44,7 @@ def keep_wanted(batch: RowBatch, source: SourceSpec, fields: Fields, now_us: int
         return
     # `where` runs after preproc. If preproc made a field, `where` reads that field, and the payload needn't have a
     # column of the same name.
-    declared = _declared(batch, where, Stage.WHERE)
+    declared = _declared(batch, where, Stage.WHERE, fields=fields)
     if isinstance(where.by, PythonFunction):
         values = _called(batch, where.by, declared, Stage.WHERE, "")
     else:
@@ -95,29 +94,30 @@ def _compute(batch: RowBatch, name: str, computed: Computed, fields: Fields, now
     if isinstance(computed.by, PythonFunction):
         batch.put(name, _called(batch, computed.by, declared, Stage.PREPROC, name))
     else:
+        dtype = fields[name]
         values = _evaluated(
-            batch,
-            computed.by,
-            fields[name],
-            declared,
-            fields=fields,
-            stage=Stage.PREPROC,
-            name=name,
-            now_us=now_us,
+            batch, computed.by, dtype, declared, fields=fields, stage=Stage.PREPROC, name=name, now_us=now_us
         )
-        batch.put(name, values, fields[name])
-        batch.refuse(Stage.PREPROC, name, _unfit(values, fields[name]))
+        batch.put(name, values, unrestricted(dtype))
+        if not is_optional(dtype):
+            null = f"expected {type_name(dtype)}, the expression gives null"
+            batch.refuse(Stage.PREPROC, name, {p: null for p, value in enumerate(values) if value is None})
 
 
-def _declared(batch: RowBatch, computed: Computed, stage: Stage, name: str = "") -> dict[str, Typed]:
-    """Cast the payload's columns that a schema declares; rows whose cast fails are removed."""
+def _declared(
+    batch: RowBatch, computed: Computed, stage: Stage, name: str = "", *, fields: Collection[str] = ()
+) -> dict[str, Typed]:
+    """Cast the payload's columns that a schema declares; rows whose cast fails are removed.
+
+    The restrictions of columns in `fields` aren't checked: these columns are cast to the dataset's fields later.
+    """
     casts: dict[str, Typed] = {}
     errors: dict[int, str] = {}
     for column, dtype in computed.schema:
         if stage is Stage.WHERE and column in batch.made:
             continue
         raw = batch.cells(column, dtype)
-        done = ColumnCast(dtype, batch.how.manner)(raw)
+        done = ColumnCast(unrestricted(dtype) if column in fields else dtype, batch.how.manner)(raw)
         casts[column] = Typed(dtype, done.values)
         for position, message in done.errors.items():
             errors.setdefault(position, f"column {column}: {message}")
@@ -161,13 +161,16 @@ def _evaluated(
     name: str,
     now_us: int,
 ) -> list[Any]:
-    """Evaluate an expression over the columns that it reads."""
+    """Evaluate an expression over the columns that it reads.
+
+    Restrictions of their types aren't checked yet: `where` may leave out the rows that break them.
+    """
     read = [column for column in columns_of(node) if column not in declared]
     numbers = batch.numbers
     for column in read:
-        batch.cast(column, fields[column], stage=stage)
+        batch.cast(column, unrestricted(fields[column]), stage=stage)
     declared = _followed(declared, numbers, batch)
-    columns = {**{column: batch.typed[column] for column in read}, **declared}
+    columns = {**{column: Typed(fields[column], batch.typed[column].stored) for column in read}, **declared}
     # Only sources with expressions need polars, and polars takes longer to import than everything else here. So it is
     # imported at the first expression.
     from caraway.compute.rows.expressions import run, run_each  # noqa: PLC0415
@@ -178,19 +181,3 @@ def _evaluated(
     values, errors = run_each(node, wanted, columns, len(batch), now_us)
     batch.refuse(stage, name, errors)
     return values
-
-
-def _unfit(values: list[Any], dtype: DataType) -> dict[int, str]:
-    """Check an expression's values against its field: nulls and restrictions."""
-    errors: dict[int, str] = {}
-    check = restriction(dtype)
-    for position, value in enumerate(values):
-        if value is None:
-            if not is_optional(dtype):
-                errors[position] = f"expected {type_name(dtype)}, the expression gives null"
-        elif check is not None:
-            try:
-                check(value)
-            except InvalidInputError as error:
-                errors[position] = str(error)
-    return errors

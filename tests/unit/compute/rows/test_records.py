@@ -8,6 +8,8 @@ from typing import Any
 import cloudpickle
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from caraway.compute.rows.batches import LeftOut, Stage
 from caraway.compute.rows.records import map_records, rejection, typed_rows
@@ -31,7 +33,7 @@ from caraway.dtypes.types import (
     optional,
 )
 from caraway.errors import InvalidInputError
-from caraway.expr import col, lit
+from caraway.expr import Expr, col, lit
 from caraway.expr.nodes import Node
 from caraway.graph.connectors import S3Connector, WebhookConnector
 from caraway.graph.functions import PythonFunction
@@ -366,7 +368,8 @@ def test_a_null_result_and_a_restriction_are_checked() -> None:
     source = made(grams=computed(col("kg") * lit(1000.0), kg=FLOAT))
     mapped = map_records(narrow, source, [{"kg": 0.001, "at": NOON_TEXT}, {"kg": 1, "at": NOON_TEXT}])
     assert [row["grams"] for _, row in mapped.rows] == [1.0]
-    assert [(e.row, e.stage) for e in mapped.errors] == [(1, Stage.PREPROC)]
+    # An expression makes a value of the type without its restriction, which the cast checks, after `where`.
+    assert [(e.row, e.stage) for e in mapped.errors] == [(1, Stage.CAST)]
 
 
 @pytest.mark.spec("connectors:2.5:callable", "connectors:2.5:errors", "types:15b:P8")
@@ -413,6 +416,69 @@ def test_where_runs_after_preproc_and_before_the_cast() -> None:
     # The second row has no hive, which doesn't matter because `where` leaves it out.
     rows = typed_rows(WEIGHING, wanted, frame(hive=["a", None], kg=[2, 1]))
     assert rows == [{"hive": "a", "grams": 2000.0, "at": NOON}]
+
+
+SMALL = BetweenType(INT, 0, 5)
+WITHIN_SMALL = (col("v") >= lit(0)) & (col("v") <= lit(5))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "condition", "kept", "left_out"),
+    [
+        pytest.param(SMALL, WITHIN_SMALL, 2, 9, id="between"),
+        pytest.param(SMALL, WITHIN_SMALL, "2", "9", id="between from text"),
+        pytest.param(BetweenType(FLOAT, 0.0, 5.0), col("v") <= lit(5.0), 2.0, 9.0, id="between of float"),
+        pytest.param(optional(SMALL), WITHIN_SMALL, 2, 9, id="optional between"),
+        pytest.param(optional(SMALL), WITHIN_SMALL, 2, None, id="null"),
+        pytest.param(OneOfType(STRING, ("a",)), col("v") == lit("a"), "a", "b", id="oneof"),
+        pytest.param(RegexType("a+"), col("v").str.startswith("a"), "aa", "b", id="regex"),
+    ],
+)
+def test_where_leaves_out_rows_that_break_a_restriction(
+    dtype: DataType, condition: Expr, kept: object, left_out: object
+) -> None:
+    restricted = dataset(v=dtype)
+    mapped = map_records(
+        restricted, where(computed(condition)), [{"v": left_out, "at": NOON_TEXT}, {"v": kept, "at": NOON_TEXT}]
+    )
+    assert ([number for number, _ in mapped.rows], mapped.errors) == ([1], ())
+
+
+@pytest.mark.parametrize("by", [computed(WITHIN_SMALL, v=SMALL), function(lambda df: df["v"] <= 5, v=SMALL)])
+def test_where_leaves_out_rows_whose_declared_column_breaks_the_restriction_of_its_field(by: Computed) -> None:
+    records: list[dict[str, Any]] = [{"v": v, "at": NOON_TEXT} for v in (9, 2)]
+    mapped = map_records(dataset(v=SMALL), where(by), records)
+    assert ([number for number, _ in mapped.rows], mapped.errors) == ([1], ())
+    # A column that is no field of the dataset isn't cast later, so its restriction is checked here.
+    outside = map_records(dataset(w=INT), where(by), [{**record, "w": 1} for record in records])
+    assert [(e.row, e.stage) for e in outside.errors] == [(0, Stage.WHERE)]
+
+
+@pytest.mark.parametrize("by", [computed(col("kg") * lit(2), kg=INT), function(lambda df: df["kg"] * 2)])
+def test_where_leaves_out_results_of_preproc_that_break_a_restriction(by: Computed) -> None:
+    mapped = map_records(
+        dataset(v=SMALL, w=INT),
+        where(computed(WITHIN_SMALL), v=by, w=computed(col("v") + lit(1))),
+        [{"kg": kg, "at": NOON_TEXT} for kg in (1, 4)],
+    )
+    assert [(number, row["v"], row["w"]) for number, row in mapped.rows] == [(0, 2, 3)]
+    assert mapped.errors == ()
+
+
+def test_what_breaks_a_restriction_and_is_not_left_out_fails_at_the_cast() -> None:
+    records: list[dict[str, Any]] = [{"v": v, "at": NOON_TEXT} for v in (2, 9, "x")]
+    mapped = map_records(dataset(v=SMALL), where(computed(col("v") > lit(1))), records)
+    assert [number for number, _ in mapped.rows] == [0]
+    assert [(e.row, e.stage, e.field) for e in mapped.errors] == [(1, Stage.CAST, "v"), (2, Stage.WHERE, "v")]
+    assert "expected between(int, 0, 5" in mapped.errors[0].message
+
+
+@given(st.lists(st.integers(0, 9), min_size=1), st.integers(0, 5))
+def test_an_expression_and_a_function_of_one_condition_keep_the_same_rows(values: list[int], most: int) -> None:
+    raw, restricted = frame(v=values), dataset(v=SMALL)
+    by_expression = typed_rows(restricted, where(computed(col("v") <= lit(most))), raw)
+    assert by_expression == typed_rows(restricted, where(function(lambda df: df["v"] <= most)), raw)
+    assert [row["v"] for row in by_expression] == [value for value in values if value <= most]
 
 
 @pytest.mark.spec("connectors:2.6:eval(callable, schema)")
