@@ -1,6 +1,7 @@
 """Aggregates, which `groupby(...).aggregate(...)` computes for each group."""
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -12,7 +13,7 @@ from caraway.dtypes.durations import parse_duration
 from caraway.dtypes.types import DATE, DATETIME, FLOAT, INT, DecimalType, base_type
 from caraway.dtypes.values import cast
 from caraway.dtypes.windows import Continuous, Hopping, Tumbling
-from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
+from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError, quoted
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.schemas import Schema, column_of, output_type
 
@@ -177,9 +178,13 @@ class _Moment(AggregateType):
         """Return the default as a float."""
         if self.default is None:
             return None
-        if isinstance(self.default, bool) or not isinstance(self.default, (int, float, Decimal)):
-            raise DefinitionTypeError(f"{self.label()}: the default is a number or None, not {self.default!r}")
-        return float(self.default)
+        if isinstance(self.default, (int, float, Decimal)) and not isinstance(self.default, bool):
+            # NaN is null, for which the column may have no room, and an int may be too large for a float.
+            with suppress(ValueError):
+                return cast(FLOAT)(self.default)
+        raise DefinitionTypeError(
+            f"{self.label()}: the default is a number that fits a float, or None for null, not {quoted(self.default)}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

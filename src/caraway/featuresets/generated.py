@@ -7,7 +7,7 @@ from typing import Any
 from caraway.datasets.dataset import Dataset
 from caraway.datasets.fields import Field
 from caraway.dtypes.types import DataType, ListType, is_optional, optional, strip_optional, type_name
-from caraway.dtypes.values import cast, conforms
+from caraway.dtypes.values import cast, conforms, is_null
 from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError, meant
 from caraway.expr.expr import Expr, TypedExpr
 from caraway.expr.inference import infer_nullable
@@ -125,9 +125,8 @@ def stored_default(where: str, feature: Feature, dtype: DataType) -> Any:
     if feature.default is None:
         return None
     if not conforms(feature.default, dtype):
-        raise DefinitionError(
-            f"{where}: the default {feature.default!r} is {type(feature.default).__name__}, not {type_name(dtype)}"
-        )
+        found = "null" if is_null(feature.default) else type(feature.default).__name__
+        raise DefinitionError(f"{where}: the default {feature.default!r} is {found}, not {type_name(dtype)}")
     return cast(dtype)(feature.default)
 
 

@@ -4,6 +4,7 @@
 # mypy: disable-error-code="arg-type, attr-defined, misc, union-attr"
 import copy
 import dataclasses
+import math
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal as Number
@@ -62,6 +63,7 @@ ENDS: dict[str, Any] = {"limit": 3, "dedup": True, "window": HOUR}
         case(2, Sum(of="ratio", window=HOUR), Visits, "float", 0.0),
         case(3, Average(of="count", window=HOUR), Orders, "float", 0.0),
         case(3, Average(of="cost", window=HOUR, default=3), Orders, "float", 3.0),
+        case(3, Average(of="price", window=HOUR, default=math.inf), Orders, "float", math.inf),
         case(3, Average(of="price", window=HOUR, default=None), Orders, "Optional[float]", None),
         case(4, Min(of="day", window=HOUR, default=date(1970, 1, 3)), Orders, "date", 2),
         # A datetime is accepted for a date.

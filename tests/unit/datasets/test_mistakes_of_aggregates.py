@@ -4,6 +4,7 @@
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator, call-arg"
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal as Number
 from typing import Any
 
 import pytest
@@ -181,6 +182,21 @@ LAST = {"limit": 2, "dedup": False}
         mistake(column(Average, "day", Orders), TypeError, "Average|day is date", "9:3"),
         mistake(column(Average, "price", Orders, default="a"), TypeError, "x = Average(of=price)|'a'", "9:3"),
         mistake(column(Average, "price", Orders, default=True), TypeError, "Average|True", "9:3"),
+        # A column of floats can't hold NaN, which is null, nor such a large int.
+        *(
+            mistake(
+                column(aggregate, "price", Orders, default=default, **given),
+                TypeError,
+                f"x = {aggregate.__name__}(of=price)|fits a float|{named}",
+            )
+            for aggregate, given in (
+                (Average, {}),
+                (Stddev, {}),
+                (Variance, {}),
+                (Quantile, {"p": 0.5, "approx": True}),
+            )
+            for default, named in ((float("nan"), "nan"), (Number("snan"), "sNaN"), (10**400, "a number of 1,329 bits"))
+        ),
         mistake(column(Min, "shop", Orders), TypeError, "Min|shop is Optional[str]", "9:4"),
         mistake(column(Max, "good"), TypeError, "Max|good is bool", "9:4"),
         mistake(column(Min, "count", Orders, default=0.5), TypeError, "Min|0.5|count", "9:4"),

@@ -112,6 +112,11 @@ FEATURES: list[Any] = [
     mistake(bad({"pot": int, "a": int}, a=F(Pots.species, default=1)), DefinitionTypeError, "Bad.a|int|str"),
     mistake(bad({"pot": int, "a": str}, a=F(Pots.species, default=0.0)), DefinitionError, "Bad.a|0.0|str", "2.3:5"),
     mistake(bad({"pot": int, "a": float}, a=F(Pots.moisture, default=1)), DefinitionError, "Bad.a|1|float"),
+    mistake(
+        bad({"pot": int, "a": float}, a=F(Pots.moisture, default=float("nan"))),
+        DefinitionError,
+        "Bad.a|nan is null",
+    ),
     mistake(bad({"pot": int, "a": int}, a=F(Pots.height, default=0.0)), DefinitionError, "Bad.a|0.0|int"),
     mistake(bad({"pot": int, "a": int}, a=F(Pots.height, default=True)), DefinitionError, "Bad.a|True|int"),
     mistake(bad({"pot": int, "a": list[str]}, a=F(Pots.tags, default=[1])), DefinitionError, "Bad.a|[1]"),
