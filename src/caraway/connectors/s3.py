@@ -123,9 +123,14 @@ class S3Connector(StoredFiles):
     sink_every = SINK_EVERY
 
     def check_sink(self, label: str) -> None:
-        """Check that a Delta table is written, by the identity of the worker."""
+        """Check that one Delta table is written, by the identity of the worker."""
         if self.format != "delta":
             raise DefinitionError(f'{label}: the format is "delta", not {self.format!r}')
+        if self.path_suffix:
+            raise DefinitionError(
+                f"{label}: a sink writes one table, so path has no wildcard and no time; give the beginning of the "
+                "table's keys as prefix="
+            )
         keys = ("aws_access_key_id", "aws_secret_access_key", "role_arn")
         if there := [name for name in keys if getattr(self.data_source, name, None) is not None]:
             raise DefinitionError(f"{label}: S3 is written as the worker that writes; leave {', '.join(there)} out")

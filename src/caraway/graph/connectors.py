@@ -321,7 +321,9 @@ class S3Connector(SystemConnector):
             raise CommitError(f"{where}: keys and role_arn are given; S3 is opened by one of them")
 
     def check_sink(self, where: str) -> None:
-        """Check that no keys and no role are given, which the writer doesn't use."""
+        """Check that one table is written, and that no keys and no role are given, which the writer doesn't use."""
+        if self.suffix:
+            raise CommitError(f"{where}: a sink writes one table, at a prefix; leave {self.suffix!r} out of its path")
         system = self.system
         if not isinstance(system, RegisteredSystem) and (
             system.access_key_id or system.secret_access_key or system.role_arn

@@ -126,6 +126,8 @@ REFUSED = [
         ("S3", {"conn": S3_SECRET}, "aws_secret_access_key"),
         ("S3", {"conn": S3_ROLE}, "role_arn"),
     ),
+    # A table has one place, and each of these paths stands for several.
+    *(("S3", {"conn": LAKE.bucket("b", path=path, format="delta")}, "prefix=") for path in ("a/*", "%Y/**", "a/%Y")),
     *rows("cursor", ("Snowflake", {"conn": SNOW.table("t", cursor="c")}, "cursor")),
 ]
 
@@ -137,6 +139,11 @@ def test_what_is_refused(kind: str, options: dict[str, Any], fact: str) -> None:
         sink(**{**OPTIONS[kind], **options})
     assert fact in str(caught.value)
     assert f"[{kind}: " in str(caught.value)
+
+
+def test_a_plain_path_is_a_prefix() -> None:
+    by_path = spec(**{**OPTIONS["S3"], "conn": LAKE.bucket("b", path="a/b", format="delta")})
+    assert by_path == spec(**{**OPTIONS["S3"], "conn": LAKE.bucket("b", prefix="a/b", format="delta")})
 
 
 @pytest.mark.parametrize(

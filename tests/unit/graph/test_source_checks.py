@@ -252,7 +252,13 @@ def test_what_is_refused(dataset_spec: DatasetSpec, source: SourceSpec, error: t
 
 @pytest.mark.parametrize(
     ("connector", "fact"),
-    [(S3_TABLE, "role"), (replace(S3_TABLE, system=S3System(name="s", secret_access_key="x")), "role"), (TABLE, "'c'")],
+    [
+        (S3_TABLE, "role"),
+        (replace(S3_TABLE, system=S3System(name="s", secret_access_key="x")), "role"),
+        (replace(S3_TABLE, system=S3System(name="s"), suffix="*"), "a prefix"),
+        (replace(S3_TABLE, system=RegisteredSystem(kind=S3System.kind, name="s"), suffix="*"), "a prefix"),
+        (TABLE, "'c'"),
+    ],
 )
 def test_sinks_that_are_refused(connector: Connector, fact: str) -> None:
     with pytest.raises(CommitError, match=fact):
