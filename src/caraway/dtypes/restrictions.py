@@ -67,7 +67,7 @@ def between(
 
     Raises:
         DefinitionTypeError: `dtype` is neither int nor float, or a bound doesn't fit it.
-        DefinitionError: `min` is greater than `max`.
+        DefinitionError: The interval has no value, as if `min` is greater than `max` or a bound is NaN.
     """
     base: t.IntType | t.FloatType
     if dtype is int:
@@ -79,10 +79,22 @@ def between(
     for bound in (min, max):
         if isinstance(bound, bool) or not isinstance(bound, allowed):
             raise DefinitionTypeError(f"between({dtype.__name__}, …): bound {bound!r} is not {dtype.__name__}")
-    if min > max:
-        raise DefinitionError(f"between({dtype.__name__}, {min}, {max}): min is greater than max")
-    low, high = (float(min), float(max)) if dtype is float else (min, max)
-    return t.BetweenType(base, low, high, bool(strict_min), bool(strict_max))
+    try:
+        low, high = (float(min), float(max)) if dtype is float else (min, max)
+    except OverflowError:
+        raise DefinitionError('between(float, …): a bound is too large for a float; write float("inf")') from None
+    found = t.BetweenType(base, low, high, bool(strict_min), bool(strict_max))
+    if dtype is int:
+        has_values = low + found.strict_min <= high - found.strict_max
+    else:
+        # No comparison with NaN is true.
+        has_values = low < high or (low == high and not (strict_min or strict_max))
+    if not has_values:
+        raise DefinitionError(
+            f"{t.type_name(found)}: no {dtype.__name__} is in this interval; let min be at most max, and less if an "
+            "end is left out"
+        )
+    return found
 
 
 def oneof(dtype: type, options: list[Any]) -> Any:

@@ -1,6 +1,7 @@
 # Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, call-arg, misc"
 import decimal
+import math
 from datetime import date, datetime
 from typing import Annotated, Any, Dict, List, Optional, Union
 
@@ -123,6 +124,11 @@ def test_restrictions_take_arguments_by_place_or_name() -> None:
     assert oneof(dtype=str, options=["a"]) == oneof(str, ["a"])
     assert regex(pattern="a") == regex("a")
     assert between(float, 0, 1) == between(float, 0.0, 1.0)
+    # Narrow intervals that hold a value.
+    assert between(int, 5, 5) == BetweenType(INT, 5, 5)
+    assert between(int, 5, 6, strict_min=True) == BetweenType(INT, 5, 6, strict_min=True)
+    assert between(float, 5, 6, strict_min=True, strict_max=True).minimum == 5.0
+    assert between(float, 0, math.inf).maximum == math.inf
     with pytest.raises(TypeError, match="min_strict"):
         between(int, 1, 9, min_strict=True)
 
