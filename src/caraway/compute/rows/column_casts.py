@@ -113,19 +113,18 @@ def _ints(values: list[object], kinds: set[type]) -> list[object] | None:
 def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
     if not kinds <= {float, int, NULL}:
         return None
-    numbers: list[Any] = [value for value in values if value is not None] if NULL in kinds else values
-    try:
-        total = sum(numbers)
-    except OverflowError:
-        return None
+    if int in kinds:
+        try:
+            values = [None if number is None else float(number) for number in values]  # type: ignore[arg-type]
+        except OverflowError:
+            # A function of a source may give an int that is too large for a float, which is an error of its row only.
+            return None
     # Avro and Protobuf have NaN, which has to become null. The sum is NaN if one of the numbers is, and computing it is
     # faster than looking at each number. Infinities of both signs also make the sum NaN; the slow cast tells the cases
     # apart.
-    if total != total:  # noqa: PLR0124 (NaN)
-        return None
-    if kinds <= {float, NULL}:
-        return values
-    return [None if number is None else float(number) for number in values]  # type: ignore[arg-type]
+    numbers: list[Any] = [value for value in values if value is not None] if NULL in kinds else values
+    total = sum(numbers)
+    return values if total == total else None  # noqa: PLR0124 (NaN)
 
 
 def _instants(values: list[object], kinds: set[type]) -> list[object] | None:

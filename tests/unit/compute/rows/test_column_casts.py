@@ -88,3 +88,15 @@ def test_a_decimal_that_cannot_be_cast_is_an_error_of_its_row_only(dtype: DataTy
     if number.is_snan() and dtype != STRING:
         assert "sNaN" in done.errors[0]
     assert ColumnCast(dtype)([1]).values[0] == done.values[1]
+
+
+@pytest.mark.parametrize("dtype", [FLOAT, optional(FLOAT), BetweenType(FLOAT, 0.0, 9.0)], ids=str)
+@pytest.mark.parametrize("number", [10**400, -(10**5000)], ids=["positive", "negative"])
+def test_an_int_that_is_too_large_for_a_float_is_an_error_of_its_row_only(dtype: DataType, number: int) -> None:
+    """A function of a source, or the process of a connector, may give an int of any size."""
+    for others in ([], [1], [1, 2.5], [2.5], [1, None]):
+        done = ColumnCast(dtype)([number, *others])
+        alone = ColumnCast(dtype)(list(others))
+        assert "a number of" in done.errors[0]
+        assert done.values == [None, *alone.values]
+        assert set(done.errors) == {0, *(row + 1 for row in alone.errors)}
