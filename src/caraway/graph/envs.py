@@ -35,7 +35,7 @@ def selector(env: EnvSelector, where: str) -> tuple[str, ...]:
 
 def require_env(env: object) -> None:
     """Check the `env` of a commit. Raises `DefinitionError` if the environment isn't a plain name."""
-    if env is not None and (not isinstance(env, str) or not env or env.startswith("~")):
+    if env is not None and (not isinstance(env, str) or not env or " " in env or env.startswith("~")):
         raise DefinitionError(f'the env of a commit is one plain name such as "prod", not {env!r}')
 
 

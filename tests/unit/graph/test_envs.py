@@ -48,7 +48,7 @@ def test_a_selector_of_a_wrong_type(env: Any) -> None:
         selector(env, "here")
 
 
-@pytest.mark.parametrize("env", ["", "~a", 3, ["a"]])
+@pytest.mark.parametrize("env", ["", "~a", "a b", 3, ["a"]])
 def test_an_environment_that_cant_be_committed_for(env: Any) -> None:
     with pytest.raises(DefinitionError, match="one plain name"):
         require_env(env)
