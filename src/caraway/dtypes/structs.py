@@ -23,6 +23,7 @@ Builder = Callable[[type, Mapping[str, object]], Any]
 _builders: dict[str, Builder] = {}
 
 META_ATTRIBUTE = "__caraway_meta__"
+NO_META = "@meta goes on datasets, pipelines, featuresets and extractors, not on structs"
 
 T = TypeVar("T")
 
@@ -54,9 +55,7 @@ def struct(cls: type[T]) -> type[T]:
     """
     name = cls.__name__
     if META_ATTRIBUTE in cls.__dict__:
-        raise DefinitionError(
-            f"struct {name}: @meta goes on datasets, featuresets, fields and features, not on structs"
-        )
+        raise DefinitionError(f"struct {name}: {NO_META}")
     annotations = own_annotations(cls, sys._getframe(1).f_locals)  # noqa: SLF001 (local names in string annotations)
     for attribute, value in cls.__dict__.items():
         if attribute in annotations:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from caraway.dtypes.structs import META_ATTRIBUTE
+from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
+from caraway.dtypes.structs import META_ATTRIBUTE, NO_META
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.drift import Drift
 from caraway.graph.specs import Metadata
@@ -92,7 +93,12 @@ class meta:  # noqa: N801 (a decorator)
         )
 
     def __call__(self, obj: T) -> T:
-        """Attach the metadata to `obj`, in place of any that it has."""
+        """Attach the metadata to `obj`, in place of any that it has.
+
+        Raises `DefinitionError` if `obj` is a struct.
+        """
+        if isinstance(obj, type) and STRUCT_ATTRIBUTE in vars(obj):
+            raise DefinitionError(f"struct {obj.__name__}: {NO_META}")
         setattr(obj, META_ATTRIBUTE, self.metadata)
         return obj
 

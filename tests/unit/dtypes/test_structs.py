@@ -135,6 +135,9 @@ def test_class_bodies_that_are_no_struct(body: dict[str, object], error: type[Ex
 def test_a_struct_has_no_metadata() -> None:
     with pytest.raises(DefinitionError, match="@meta"):
         struct(meta(owner="a@b.co")(type("Bad", (), {"__annotations__": {"x": int}})))
+    made: type = struct(type("Bad", (), {"__annotations__": {"x": int}}))
+    with pytest.raises(DefinitionError, match="struct Bad: @meta"):
+        meta(owner="a@b.co")(made)
 
 
 def test_structs_with_nulls_in_lists_are_compared_and_shown() -> None:
