@@ -170,8 +170,8 @@ def _checked_preproc(
     for name, value in preproc.items():
         if isinstance(value, Ref) and value.is_nested() and not connector.has_structs:
             raise DefinitionError(
-                f"{label}: preproc of {name}: {value!r} leads into a struct, which is possible for Kafka, and for S3, "
-                "Kinesis and PubSub in the format json"
+                f"{label}: preproc of {name}: {value!r} leads into a struct, which is possible for Kafka (not in CSV), "
+                "for S3, Kinesis and PubSub in JSON, and for Files, GCS and Azure in JSON and Avro"
             )
     return dict(preproc)
 

@@ -86,7 +86,7 @@ AT_DEFINE: list[Any] = [
     mistake(lambda: ref("a[]"), ValueError, "a[]"),
     mistake(lambda: ref("a[b]c"), ValueError, "a[b]c"),
     mistake(lambda: ref("[b]"), ValueError, "[b]"),
-    mistake(lambda: fed(preproc={"region": ref("place[zone]")}), ValueError, "region|place[zone]|Kafka"),
+    mistake(lambda: fed(preproc={"region": ref("place[zone]")}), ValueError, "region|place[zone]|Kafka|Files"),
     mistake(lambda: eval(3), TypeError, "eval|3"),  # type: ignore[arg-type]
     mistake(lambda: eval(col("a"), schema={"a": "nothing"}), TypeError, "schema|a"),
     mistake(lambda: eval(col("a"), schema=[int]), TypeError, "schema"),  # type: ignore[arg-type]
