@@ -2,6 +2,8 @@ from datetime import UTC, datetime
 from typing import Any, Optional
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from caraway.expr import Expr, col, from_epoch, lit
 from caraway.expr import datetime as moment
@@ -90,3 +92,33 @@ def test_a_constant_instant_by_its_parts() -> None:
 )
 def test_null_gives_null(expr: Expr) -> None:
     assert results(expr, {"t": Optional[datetime]}, (None,), (0,))[0] is None
+
+
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Sydney", "Asia/Kathmandu", "Africa/Casablanca"]
+MOMENTS = st.datetimes(datetime(1700, 1, 1), datetime(2700, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 (hypothesis)
+
+
+@given(st.lists(MOMENTS, min_size=1), st.sampled_from(ZONES))
+@example([datetime(2128, 8, 9, 17, 14, tzinfo=UTC)], "Europe/Berlin")
+@example([datetime(2099, 12, 31, 23, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)], "Europe/Berlin")
+def test_the_parts_of_an_instant_are_those_of_its_text(moments: list[datetime], zone: str) -> None:
+    at = col("t").dt.with_tz(zone)
+    rows = [(us(t),) for t in moments]
+    text = results(at.strftime("%Y %m %V %d %H %M %S"), {"t": datetime}, *rows)
+    parts = [results(part, {"t": datetime}, *rows) for part in (at.year, at.month, at.week, at.day, at.hour, at.minute)]
+    seconds = results(at.second, {"t": datetime}, *rows)
+    assert [list(map(int, line.split())) for line in text] == [list(row) for row in zip(*parts, seconds, strict=True)]
+
+
+def test_parts_beyond_the_years_that_have_text() -> None:
+    """The calendar, and with it daylight saving, comes again every 400 years."""
+    cycle = 146_097 * 86_400 * SECOND
+    at, rows = (
+        col("t").dt.with_tz("Europe/Berlin"),
+        [(us(datetime(2128, 8, 9, 23, 14, tzinfo=UTC)) + cycle * 20,), (None,)],
+    )
+    schema = {"t": Optional[datetime]}
+    found = [results(part, schema, *rows) for part in (at.year, at.month, at.week, at.day, at.hour, at.microsecond)]
+    assert [value for value, _ in found] == [2128 + 400 * 20, 8, 33, 10, 1, 0]
+    assert {null for _, null in found} == {None}
+    assert results(at.year, schema, (2**63 - 1,)) == [294_247]

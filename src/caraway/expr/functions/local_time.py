@@ -1,5 +1,6 @@
-"""Wall times in time zones and the instants that they denote, and the lengths of units of time."""
+"""Wall times in time zones, their parts and the instants that they denote, and the lengths of units of time."""
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -21,6 +22,18 @@ US_OF_UNIT = {
     TimeUnit.SECOND: US_PER_UNIT["s"],
     TimeUnit.MILLISECOND: 1_000,
     TimeUnit.MICROSECOND: 1,
+}
+
+PARTS: Mapping[TimeUnit, Callable[[datetime], int]] = {
+    TimeUnit.YEAR: lambda moment: moment.year,
+    TimeUnit.MONTH: lambda moment: moment.month,
+    TimeUnit.WEEK: lambda moment: moment.isocalendar().week,
+    TimeUnit.DAY: lambda moment: moment.day,
+    TimeUnit.HOUR: lambda moment: moment.hour,
+    TimeUnit.MINUTE: lambda moment: moment.minute,
+    TimeUnit.SECOND: lambda moment: moment.second,
+    TimeUnit.MILLISECOND: lambda moment: moment.microsecond // 1_000,
+    TimeUnit.MICROSECOND: lambda moment: moment.microsecond,
 }
 
 

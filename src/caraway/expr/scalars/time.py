@@ -3,14 +3,14 @@
 Parts of an instant have a form here only in UTC, since polars's and Python's tables of other time zones may differ.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from caraway.dtypes.instants import EPOCH
 from caraway.dtypes.types import DATETIME, INT
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.chrono_writing import writer
-from caraway.expr.functions.local_time import US_OF_UNIT, literal_instant
+from caraway.expr.functions.local_time import PARTS, US_OF_UNIT, literal_instant
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
@@ -21,18 +21,6 @@ from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, c
 # years 1 to 9999. The first and the last day of these years are left to polars, as are all other years.
 FIRST = (datetime(1, 1, 2, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
 LAST = (datetime(9999, 12, 31, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
-
-PARTS: Mapping[TimeUnit, Callable[[datetime], int]] = {
-    TimeUnit.YEAR: lambda moment: moment.year,
-    TimeUnit.MONTH: lambda moment: moment.month,
-    TimeUnit.WEEK: lambda moment: moment.isocalendar().week,
-    TimeUnit.DAY: lambda moment: moment.day,
-    TimeUnit.HOUR: lambda moment: moment.hour,
-    TimeUnit.MINUTE: lambda moment: moment.minute,
-    TimeUnit.SECOND: lambda moment: moment.second,
-    TimeUnit.MILLISECOND: lambda moment: moment.microsecond // 1_000,
-    TimeUnit.MICROSECOND: lambda moment: moment.microsecond,
-}
 
 
 @compile_node.register
