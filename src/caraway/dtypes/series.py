@@ -4,7 +4,7 @@ The dtypes of the series are part of the public API: nullable ones for numbers, 
 for days and decimals, objects for all other types.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from pandas.arrays import BooleanArray, FloatingArray, IntegerArray
 from caraway.dtypes import frames
 from caraway.dtypes import types as t
 from caraway.dtypes.instants import to_date
-from caraway.dtypes.values import CONVERSIONS, DECIMAL_DIGITS, Convert, cast, conforms, decode, is_null, same
+from caraway.dtypes.values import CONVERSIONS, DECIMAL_DIGITS, Convert, cast, conforms, decode, is_null, mismatch, same
 from caraway.errors import InvalidInputError
 
 # `_checked` caches the compiled conversions of at most this many data types; a deployment has some hundreds of types.
@@ -146,17 +146,26 @@ def _checked(declared: t.DataType) -> Convert:
     """Compile the conversion to stored form of a value that isn't null, in a column that a user's function computed.
 
     If the column's dtype is `object`, a value must be of the type as it stands: in a list of floats, 1 is refused.
-    Text is the exception: any value in its column is converted to text.
+    Text is the exception: any value in its column that isn't bytes, a list or another collection is converted to text.
     """
     dtype = t.strip_optional(declared)
     convert = cast(dtype)
     match dtype:
         case t.StringType():
-            return lambda value: value if type(value) is str else str(value)
+            return _as_text
         case t.MapType():
             return _strict(dtype, lambda value: convert(dict(value)), dict)
         case _:
             return _strict(dtype, convert, same) if CONVERSIONS[type(dtype)].strict else convert
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Collection):
+        # The text would be the Python form, such as b'a' or [1], which nobody wants to store.
+        raise mismatch("str", value)
+    return str(value)
 
 
 def _strict(dtype: t.DataType, convert: Convert, plain: Convert) -> Convert:

@@ -108,6 +108,7 @@ class Place:
         row("5b:2 F2", between(float, 0, 1), pd.Series([1], dtype="Int64"), [1.0]),
         row("5b:3 F3", str, pd.Series(["a"]), ["a"]),
         row("F3", str, pd.Series(["a", 1], dtype=object), ["a", "1"]),
+        row("F3", str, pd.Series([np.str_("a"), NOON.date(), True], dtype=object), ["a", str(NOON.date()), "True"]),
         row("F16", Optional[str], pd.Series(["a", None, pd.NA], dtype=object), ["a", None, None]),
         row("5b:3 F3 F15", regex("a+"), pd.Series(["aa"], dtype="string"), ["aa"]),
         row("5b:3 F3 F14", oneof(str, ["a"]), pd.Series(["a"], dtype="string[pyarrow]"), ["a"]),
@@ -158,6 +159,10 @@ def test_columns_that_user_code_may_return(annotation: Any, series: "pd.Series[A
         row("5b:2", float, pd.Series([True]), "float|bool"),
         row("F2", float, pd.Series([1.5], dtype="float32"), "float|float32"),
         row("5b:3 F3", str, pd.Series([1]), "str|int64"),
+        *(
+            row("5b:3", str, pd.Series(["a", value], dtype=object), f"row 1|expected str, found {type(value).__name__}")
+            for value in (b"a", bytearray(b"a"), [1], (1,), {"a": 1}, {1}, np.array([1]))
+        ),
         row("5b:3 4:1 F15", regex("a"), pd.Series(["ab"]), "row 0|regex"),
         row("F15", regex("a"), pd.Series(["ba"]), "row 0|regex"),
         row("F14", oneof(str, ["a"]), pd.Series(["c"]), "row 0|'c'"),
