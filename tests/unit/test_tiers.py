@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -89,12 +90,28 @@ def test_cases_of_tests_without_the_fixture_do_not_count(case: str, request: pyt
     assert "cases" not in request.fixturenames
 
 
+def named_tests(reason: str) -> Iterator[tuple[str, list[Path]]]:
+    """Yield the files and folders of tests that a reason names, each with those that are there."""
+    for name in re.findall(r"[\w/*]*test_[\w*]+\.py", reason):
+        yield name, [path for path in TESTS.rglob("test_*.py") if path.match(name)]
+    for name in re.findall(r"\b\w+(?:/\w+)+\b(?!\*?\.py)", reason):
+        yield name, list((TESTS / name.removeprefix("tests/")).rglob("test_*.py"))
+
+
 @pytest.mark.parametrize("place", LONG)
 def test_what_is_long_is_there_and_so_are_the_tests_that_check_the_same(place: str) -> None:
     assert (TESTS / place).exists()
-    for named in re.findall(r"[\w/*]*test_[\w*]+\.py", LONG[place]):
-        found = [path for path in TESTS.rglob("test_*.py") if path.match(named)]
-        assert any(not any(path.is_relative_to(TESTS / long) for long in LONG) for path in found), named
+    for name, found in named_tests(LONG[place]):
+        assert any(not any(path.is_relative_to(TESTS / long) for long in LONG) for path in found), name
+
+
+def test_marks_name_tests_that_are_there() -> None:
+    sources = {path.relative_to(TESTS): path.read_text() for path in TESTS.rglob("test_*.py")}
+    reasons = [
+        (path, said) for path, text in sources.items() for said in re.findall(r'\bfull\(\s*reason="([^"]*)"', text)
+    ]
+    assert reasons
+    assert [(path, name) for path, said in reasons for name, found in named_tests(said) if not found] == []
 
 
 def test_the_first_tier_leaves_out_nothing_but_marked_tests_and_faults() -> None:

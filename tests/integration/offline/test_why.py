@@ -20,7 +20,9 @@ def rows_of(why: Why) -> list[Listed]:
     return [item for s in why.steps for lookup in s.lookups if lookup.parts for item in lookup.parts.items]
 
 
-@pytest.mark.full(reason="a server with all its parts; unit/why has the laws, tests/parity explains streamed values")
+@pytest.mark.full(
+    reason="a server with all its parts; unit/compute/why has the laws, tests/parity explains streamed values"
+)
 def test_the_parts_of_a_server(shop: Shop) -> None:
     """The server explains what the mock client does, and knows where each record is and when it came."""
     inputs = {"Buyer.user": 3}
