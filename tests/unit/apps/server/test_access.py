@@ -15,6 +15,7 @@ from caraway.apps.server.access.gate import MAX_REFUSALS, Gate
 from caraway.apps.server.access.limits import LimitedQueries, Tags, readable
 from caraway.apps.server.http.endpoints import ADMINISTRATION, Endpoint, Scope
 from caraway.apps.server.http.messages import HttpResponse, Request, text_response
+from caraway.apps.server.pages.surface import PAGES
 from caraway.apps.server.surface import ENDPOINTS
 from caraway.compute.query.catalog import Catalog
 from caraway.compute.query.executor import QueryEngine
@@ -182,6 +183,15 @@ def test_a_mode_opens_what_needs_it_and_nothing_else(target: str) -> None:
 )
 def test_a_secret_needs_the_mode_on_everything(grant: Grant, *, opened: bool) -> None:
     assert BY_TARGET["get_secret"].permission.admits(owner(grant).caller, "main") is opened
+
+
+def test_a_token_without_a_role_opens_the_metrics_and_what_is_public_only() -> None:
+    opened = {
+        (each.method, each.path)
+        for each in (*ENDPOINTS, *PAGES)
+        if not each.permission.public and each.permission.admits(owner().caller, "main")
+    }
+    assert opened == {("GET", "/metrics"), ("GET", "/api/v1/metrics")}
 
 
 EVERY = Grant(modes=frozenset(Mode))
