@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caraway.apps.server.access.gate import MAX_REFUSALS, Gate
+from caraway.apps.server.access.gate import LONGEST, MAX_REFUSALS, Gate
 from caraway.apps.server.access.limits import LimitedQueries, Tags, readable
 from caraway.apps.server.http.endpoints import ADMINISTRATION, Endpoint, Scope
 from caraway.apps.server.http.messages import HttpResponse, Request, text_response
@@ -293,6 +293,27 @@ def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -
     with pytest.raises(ForbiddenError):
         asyncio.run(ready.pass_on(BY_TARGET["sync"], request, refused))
     assert told == ["sync", "action", (7, "done"), "sync", (7, "forbidden")]
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query", "detail"),
+    [
+        ("get_secret", "secret/stripe", "", "secret/stripe"),
+        ("get_secret", "secret/stripe", "x", "secret/stripe?x"),
+        ("erase", "dataset/Users/erase", "x" * LONGEST, f"dataset/Users?{'x' * LONGEST}"[:LONGEST]),
+        ("replay", "dead_letters/0-17/replay", "x", "dead_letters/0-17?x"),
+        ("sync", "commit", "preview=true", "preview=true"),
+    ],
+)
+def test_no_query_string_hides_from_the_audit_log_what_was_asked_for(
+    target: str, path: str, query: str, detail: str
+) -> None:
+    written: list[Act] = []
+    audit: Any = SimpleNamespace(begin=written.append, end=lambda *_: None)
+    endpoint = BY_TARGET[target]
+    request = Request(endpoint.method, f"/api/v1/{path}", query, Headers(), b"")
+    asyncio.run(Gate(audit, None).pass_on(endpoint, request, lambda: done(request)))
+    assert [act.detail for act in written] == [detail]
 
 
 class Nothing(QueryReader):

@@ -270,9 +270,11 @@ class Gate:
     async def _recorded(
         self, target: str, request: Request[Any, Any], answer: Callable[[], Awaitable[HttpResponse]]
     ) -> HttpResponse:
-        # The log has a column of its own for the branch. So the details are the query string or, without one, the
-        # entity that the path names. The body isn't written to the log: it may hold a secret.
-        act = _act(request.caller, target, request.branch, request.query_string or _about(request.path))
+        # The log has a column of its own for the branch. So the details are the entity that the path names, and the
+        # query string. The entity comes first, because the caller may put any text of any length into the query string,
+        # which must not hide the name. The body isn't written to the log: it may hold a secret.
+        detail = "?".join(filter(None, (_about(request.path), request.query_string)))
+        act = _act(request.caller, target, request.branch, detail)
         number = await asyncio.to_thread(self._audit.begin, act)
         outcome = "failed"
         try:
