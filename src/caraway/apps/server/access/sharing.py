@@ -5,6 +5,7 @@ reach all branches with a dataset of this endpoint.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from caraway.apps.server.access.limits import AccessLimits, Tagged, require
 from caraway.apps.server.control.summary import CommitChange
@@ -17,11 +18,10 @@ from caraway.state.model import MAIN
 from caraway.state.permissions import Caller, Mode
 from caraway.state.plans import Needed
 
-# The end of the error message if a commit's author lacks a right on another branch.
-SHARED = (
-    "branch {branch!r} would share this with it. Ask for the right, or give the dataset another version, or another "
-    "endpoint of the webhook"
-)
+# The ends of the error message if a commit's author lacks a right on another branch: to read there, and to write there.
+REMEDY = "Ask for the right, or give the dataset another version, or another endpoint of the webhook"
+SHARED = f"branch {{branch!r}} would share this with it. {REMEDY}"
+JOINED = f"branch {{branch!r}} is older and would share this with it, so its writers would write to both. {REMEDY}"
 WRITTEN = "branch {branch!r} shares these rows with it"
 
 
@@ -62,13 +62,13 @@ class Sharing:
                     self._check(caller, Mode.WRITE_DATA, other, dataset, WRITTEN.format(branch=branch))
 
     def check_commit(self, caller: Caller, branch: str, change: CommitChange) -> None:
-        """Check that a caller may read what a commit to a branch would newly share with other branches.
+        """Check that a caller may have on other branches what a commit to a branch would newly share with them.
 
         Raises:
             ForbiddenError: The caller may not read one of the datasets in any branch that has the data, or in a branch
-                whose rows the commit would get.
+                whose rows the commit would get. Or the caller may not write to one in a younger branch.
         """
-        if caller.may_everywhere(Mode.READ_DATA):
+        if caller.may_everywhere(Mode.READ_DATA) and caller.may_everywhere(Mode.WRITE_DATA):
             return
         needed, why = self._graphs.require_needed(), SHARED.format(branch=branch)
         shared = {
@@ -78,12 +78,20 @@ class Sharing:
         }
         for dataset, others in sorted(shared):
             self._check_one(caller, others, dataset, why)
+        joined = {(other, dataset) for dataset, others in shared for other in others}
         new = _endpoints(change.plan_after).keys() - _endpoints(change.plan_before).keys()
         for other in _by_age(needed):
             for planned in needed.of(other).values() if other != branch else ():
                 for endpoint, datasets in _endpoints(planned.plan).items():
                     for dataset in datasets if endpoint in new else ():
                         self._check(caller, Mode.READ_DATA, other, dataset, why)
+                        joined.add((other, dataset))
+        # After the commit, whoever writes on this branch writes on the younger ones that share the data, without a
+        # right there (`check_written`). Here it is not they who chose to share, so the author needs that right.
+        older = frozenset(takewhile(lambda other: other != branch, _by_age(needed)))
+        for other, dataset in sorted(joined):
+            if other not in older:
+                self._check(caller, Mode.WRITE_DATA, other, dataset, JOINED.format(branch=branch))
 
     def check_taken(self, caller: Caller, branch: str, graph: Graph) -> None:
         """Check that a caller may read all definitions and data of a graph of another branch.
