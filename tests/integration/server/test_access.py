@@ -51,6 +51,14 @@ class Guests:
     at: datetime = field(timestamp=True)
 
 
+@connectors.source(garden.hook.endpoint("visitors"), disorder="1h", cdc="upsert")
+@meta(owner="a@b.co")
+@dataset
+class Visitors:
+    name: str = field(key=True)
+    at: datetime = field(timestamp=True)
+
+
 def ask_all(client: httpx2.Client) -> dict[tuple[str, str], int]:
     """Send a nearly empty request to every path, and return the statuses."""
     statuses = {}
@@ -208,6 +216,37 @@ def test_a_branch_is_a_limit(users: Guarded, guarded: ServerProcess) -> None:
     for way, (branch, path, body) in ways.items():
         answer = everything.post(f"/api/v1/{path}", headers={"X-Caraway-Branch": branch}, **body)
         assert answer.status_code == 200, (way, answer.text)
+
+
+def test_an_older_branch_gives_no_right_on_a_younger_one(users: Guarded, guarded: ServerProcess) -> None:
+    """Who may do everything on an older branch, and read a younger one, gets no row into the younger one."""
+    for name in ("older", "younger"):
+        assert guarded.http.post("/init", json={}, headers={"X-Caraway-Branch": name}).status_code == 200
+    content = encode_commit(CommitRequest(message="visitors", graph=graph_of(Visitors), incremental=True))
+    made = guarded.http.post("/commit", content=content, headers={"X-Caraway-Branch": "younger"})
+    assert made.status_code == 200, made.text
+    row = {"name": "ada", "at": "2026-01-01T00:00:00Z"}
+    ways: dict[str, dict[str, Any]] = {
+        "log": {"json": {"webhook": "garden", "endpoint": "visitors", "data": [row]}},
+        "commit": {"content": content},
+    }
+
+    def statuses(client: httpx2.Client) -> dict[str, int]:
+        answers = {
+            way: client.post(f"/api/v1/{way}", headers={"X-Caraway-Branch": "older"}, **body)
+            for way, body in ways.items()
+        }
+        refused = "lacks write-data on branch 'younger' for Visitors"
+        assert all(each.status_code == 200 or refused in each.json()["err_msg"] for each in answers.values()), answers
+        return {way: answer.status_code for way, answer in answers.items()}
+
+    own = Grant(modes=frozenset(Mode), branches=frozenset({"older"}))
+    reader = users.user("younger-reader", own, Grant(modes=READS, branches=frozenset({"younger"})))
+    assert statuses(reader) == {"log": 403, "commit": 403}
+    both = users.user("both", own, Grant(modes=frozenset(Mode), branches=frozenset({"younger"})))
+    assert statuses(both) == {"log": 200, "commit": 200}
+    # After the commit of somebody with the right, the two share the rows, and writers of the older one need no more.
+    assert statuses(reader)["log"] == 200
 
 
 def test_what_was_changed_and_refused_is_written_down(users: Guarded, guarded: ServerProcess) -> None:

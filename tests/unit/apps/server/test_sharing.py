@@ -21,7 +21,7 @@ from caraway.state.plans import Needed, Planned
 BRANCHES = ("main", "dev", "prod")
 
 
-@connectors.source(connectors.Webhook(name="hotel").endpoint("guests"), disorder="1h", cdc="append")
+@connectors.source(connectors.Webhook(name="hotel").endpoint("guests"), disorder="1h", cdc="upsert")
 @meta(owner="a@b.co")
 @dataset
 class Guests:
@@ -88,3 +88,10 @@ def test_a_branch_that_joins_several_must_be_writable_in_each_younger_one() -> N
     change = commit_of("main", "prod", asset=True, endpoint=False)
     with pytest.raises(ForbiddenError, match="lacks write-data on branch 'prod'"):
         sharing("main", "prod").check_commit(caller("dev", Mode.READ_DATA), "dev", change)
+
+
+def test_a_branch_without_an_endpoint_gives_no_right_to_log_to_the_branches_that_have_it() -> None:
+    for branch in ("main", "dev"):
+        with pytest.raises(ForbiddenError, match="lacks write-data on branch 'prod' for Guests"):
+            sharing("prod").check_written(caller(branch, Mode.READ_DATA), branch, WRITTEN)
+        sharing("prod").check_written(caller(branch, Mode.WRITE_DATA), branch, WRITTEN)

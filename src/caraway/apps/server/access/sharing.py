@@ -22,7 +22,7 @@ from caraway.state.plans import Needed
 REMEDY = "Ask for the right, or give the dataset another version, or another endpoint of the webhook"
 SHARED = f"branch {{branch!r}} would share this with it. {REMEDY}"
 JOINED = f"branch {{branch!r}} is older and would share this with it, so its writers would write to both. {REMEDY}"
-WRITTEN = "branch {branch!r} shares these rows with it"
+WRITTEN = "what is written on branch {branch!r} reaches it"
 
 
 class Sharing:
@@ -36,10 +36,11 @@ class Sharing:
         self._topics: tuple[Needed | None, Mapping[str, frozenset[str]]] = (None, {})
 
     def check_written(self, caller: Caller, branch: str, written: Iterable[tuple[str, str]]) -> None:
-        """Check that a caller who writes in a branch may write in all older ones that the rows reach.
+        """Check that a caller who writes in a branch may write in all others that the rows reach, except younger ones.
 
-        Only older branches count: a younger one has asked for the rows by its commit, and must not be able to stop the
-        writers of an older one.
+        A younger branch that shares a topic or an endpoint with this one has asked for the rows by its commit, and must
+        not be able to stop the writers of an older one. A branch that has neither shares nothing, so younger branches
+        count as well: rows for an endpoint that only others have would reach these alone.
 
         Args:
             caller: The caller, who may write in the branch.
@@ -47,7 +48,7 @@ class Sharing:
             written: The names of datasets, with their topics.
 
         Raises:
-            ForbiddenError: The caller may not write to one of the datasets in an older branch.
+            ForbiddenError: The caller may not write to one of the datasets in another branch that counts.
         """
         if caller.may_everywhere(Mode.WRITE_DATA):
             return
@@ -55,7 +56,7 @@ class Sharing:
         if self._topics[0] is not needed:
             self._topics = (needed, _topics(needed))
         for other, topics in self._topics[1].items():
-            if other == branch:
+            if other == branch and any(topic in topics for _, topic in reached):
                 return
             for dataset, topic in reached:
                 if topic in topics:
