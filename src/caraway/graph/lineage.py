@@ -33,6 +33,21 @@ def effective_field_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
     return {f"{d.name}.{f.name}": found[_field(d.name, f.name)] for d in graph.datasets for f in d.fields}
 
 
+def extractor_tags(graph: Graph, features: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:
+    """Return the tags of all extractors, by names such as `extractor User.age`.
+
+    An extractor has its own tags, which no feature inherits, and those of the features that it computes. `features` has
+    the tags of all features, as `effective_tags` returns them.
+    """
+    return {
+        f"extractor {spec.name}.{extractor.name}": frozenset(extractor.metadata.tags).union(
+            *(features[name] for name in outputs_of(extractor))
+        )
+        for spec in graph.featuresets
+        for extractor in spec.extractors
+    }
+
+
 def _all_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
     own: dict[str, frozenset[str]] = {d.name: frozenset(d.metadata.tags) for d in graph.datasets}
     parents: dict[str, set[str]] = {

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from caraway.errors import UnknownEntityError
 from caraway.graph.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, SinkPlan, on_branch
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Graph
@@ -38,6 +39,15 @@ class Needed:
         """Return the commits that a branch serves and has as its head, by their ids; none if there is no branch."""
         names = [name for b in self.heads.branches if b.name == branch for name in (b.serving, b.head) if name]
         return {name: self.commits[name] for name in names}
+
+    def head_of(self, branch: str) -> Planned:
+        """Return a branch's newest commit. Raises `UnknownEntityError` if there is no such branch, or it has none."""
+        head = next((b.head for b in self.heads.branches if b.name == branch), None)
+        if head is None:
+            raise UnknownEntityError(
+                f"there is no branch {branch!r} with a commit; `caraway branch list` (GET /branch/list) shows all"
+            )
+        return self.commits[head]
 
 
 class Plans:

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from caraway.apps.server.access.gate import LONGEST, MAX_REFUSALS, Gate
-from caraway.apps.server.access.limits import LimitedQueries, Tags, readable
+from caraway.apps.server.access.limits import AccessLimits, LimitedQueries, Tags, readable
+from caraway.apps.server.access.sharing import Sharing
 from caraway.apps.server.http.endpoints import ADMINISTRATION, Endpoint, Scope
 from caraway.apps.server.http.messages import HttpResponse, Request, text_response
 from caraway.apps.server.pages.surface import PAGES
@@ -22,15 +23,18 @@ from caraway.compute.query.executor import QueryEngine
 from caraway.compute.query.model import Instants, QueryReader
 from caraway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
 from caraway.graph.lineage_graph import lineage_of
+from caraway.graph.plan.model import GraphPlan
 from caraway.graph.specs import Graph
 from caraway.state.access import AccessList, TokenOwner, digest_of
 from caraway.state.audit import Act
 from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
+from caraway.state.plans import Planned
 from tests.effort import examples
 from tests.unit.apps.server.asking import Headers
 from tests.unit.compute.query.garden import tagged
 
 NO_AUDIT: Any = SimpleNamespace()
+NO_GRAPHS: Any = SimpleNamespace()
 BY_TARGET = {endpoint.target: endpoint for endpoint in ENDPOINTS}
 
 
@@ -415,3 +419,59 @@ def test_definitions_that_a_caller_may_not_read_are_left_out() -> None:
     assert readable(graph, Tags.of(graph), everything, "main") == graph
     other = Caller(account="a", token_id="t", grants=(replace(grant, branches=frozenset({"dev"})),))
     assert readable(graph, Tags.of(graph), other, "main") == Graph()
+
+
+def with_secret_extractor(graph: Graph, *tags: str) -> Graph:
+    """Return a graph whose extractor State.advise has tags of its own, which its features don't inherit."""
+    featuresets = [
+        replace(
+            spec,
+            extractors=tuple(
+                replace(each, metadata=replace(each.metadata, tags=tags)) if each.name == "advise" else each
+                for each in spec.extractors
+            ),
+        )
+        for spec in graph.featuresets
+    ]
+    return replace(graph, featuresets=tuple(featuresets))
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(
+    ("graph", "hidden", "modes"),
+    [
+        (tagged(Pots=("pii",)), "Pots", Mode),
+        (with_secret_extractor(tagged(), "pii"), "extractor State.advise", Mode),
+        (tagged(Pots__size=("pii",)), "Pots.size", (Mode.READ_DEFINITION, Mode.READ_DATA)),
+    ],
+)
+def test_a_copy_of_a_branch_holds_only_what_the_tags_allow(
+    graph: Graph, hidden: str, modes: Sequence[Mode], mode: Mode
+) -> None:
+    """Clones and promotions take all of a branch, and a rollback all of a commit, whatever is left out of answers."""
+    limits, held = AccessLimits(NO_GRAPHS), Planned(graph=graph, plan=GraphPlan())
+    limits.check_branch(owner(EVERY).caller, (mode,), "main", {"a": held})
+    limits.check_branch(owner(replace(EVERY, without=frozenset({"b"}))).caller, (mode,), "main", {"a": held})
+    caller = owner(replace(EVERY, without=frozenset({"pii"}))).caller
+    if mode in modes:
+        with pytest.raises(ForbiddenError, match=f"lacks {mode} on branch 'main' for: .*{hidden}"):
+            limits.check_branch(caller, (mode,), "main", {"a": held})
+    with pytest.raises(ForbiddenError, match=f"lacks read-definition on branch 'main' for: .*{hidden}"):
+        Sharing(NO_GRAPHS, limits).check_taken(caller, "main", graph)
+
+
+def test_who_may_not_see_an_extractor_neither_reads_nor_runs_it() -> None:
+    graph = with_secret_extractor(tagged(), "pii")
+    with pytest.raises(ForbiddenError, match=r"extractor State\.advise"):
+        limited(graph, NO_PII).plan(["Tap.pot"], ["State.advice"])
+    limited(graph, NO_PII).plan(["Tap.pot"], ["State.species"])
+    caller = owner(replace(EVERY, without=frozenset({"pii"}))).caller
+    shown = readable(graph, Tags.of(graph), caller, "main")
+    names = {extractor.name for spec in shown.featuresets for extractor in spec.extractors}
+    assert ("advise" in names, "give_number" in names) == (False, True)
+
+
+def test_an_extractor_has_the_tags_of_its_features_too() -> None:
+    """A grant by a tag that the features of an extractor have covers the extractor, in queries and in copies."""
+    tags = Tags.of(with_secret_extractor(tagged(Pots=("a",)), "b"))
+    assert tags.extractors["extractor State.advise"] == {"a", "b"}

@@ -16,10 +16,11 @@ from caraway.compute.query.executor import Answer, CompiledPlan
 from caraway.compute.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
 from caraway.dataplane.ingest.endpoints import Endpoint
 from caraway.errors import ForbiddenError
-from caraway.graph.lineage import effective_field_tags, effective_tags
+from caraway.graph.lineage import effective_field_tags, effective_tags, extractor_tags
 from caraway.graph.references import outputs_of
 from caraway.graph.specs import Graph
 from caraway.state.permissions import Caller, Grant, Mode
+from caraway.state.plans import Planned
 
 # The most permitted query plans that are cached for one graph, each for a caller and a branch, and the most graphs
 # whose tags are cached. If a cache is full, it is cleared, and its entries are computed again when they are needed.
@@ -40,6 +41,7 @@ Tagged = tuple[str, Collection[str]]
 class Tags:
     """The tags of a graph's entities, the query plans that callers were found to be permitted, and what they may see.
 
+    `entities` and `fields` have full names as keys, and `extractors` names such as `extractor User.age`.
     `seen` has, for each caller and branch, the served graph and its part that the caller may query. Plans and callers
     are compared by `id`, which is quick. The entries hold both objects, so that no new object can get the `id` of a
     freed one.
@@ -55,12 +57,8 @@ class Tags:
     @classmethod
     def of(cls, graph: Graph) -> "Tags":
         """Compute the tags of a graph."""
-        extractors = {
-            f"{spec.name}.{extractor.name}": frozenset(extractor.metadata.tags)
-            for spec in graph.featuresets
-            for extractor in spec.extractors
-        }
-        return cls(effective_tags(graph), effective_field_tags(graph), extractors)
+        entities = effective_tags(graph)
+        return cls(entities, effective_field_tags(graph), extractor_tags(graph, entities))
 
     def merged(self, other: "Tags") -> "Tags":
         """Return the tags that entities have here or in another graph."""
@@ -94,14 +92,17 @@ class Tags:
                 case ExpressionStep():
                     yield from (self._entity(computed.column) for computed in step.features)
                 case PythonStep():
-                    outputs = [self._entity(name) for name, _ in step.outputs]
-                    yield from outputs
+                    yield from (self._entity(name) for name, _ in step.outputs)
                     yield from map(self._entity, step.datasets)
-                    name = f"{step.featureset}.{step.extractor}"
-                    own = self.extractors.get(name, frozenset())
-                    yield f"extractor {name}", own.union(*(tags for _, tags in outputs))
+                    name = f"extractor {step.featureset}.{step.extractor}"
+                    yield name, self.extractors[name]
                 case _:
                     assert_never(step)
+
+    def every(self) -> Iterator[Tagged]:
+        """Yield the names of all entities, fields and extractors, with their tags."""
+        for kind in (self.entities, self.fields, self.extractors):
+            yield from kind.items()
 
     def fields_of(self, dataset: str, names: Iterable[str]) -> Iterator[Tagged]:
         """Return the names of fields, with their tags."""
@@ -205,8 +206,8 @@ class AccessLimits:
         if not request.caller.may_all(mode, request.branch):
             require(request.caller, mode, request.branch, self.tags(served).fields_of(dataset, names))
 
-    def check_branch(self, caller: Caller, modes: Iterable[Mode], branch: str, graph_of: str) -> None:
-        """Check that the caller has modes on a branch for all that the branch `graph_of` holds.
+    def check_branch(self, caller: Caller, modes: Iterable[Mode], branch: str, held: Mapping[str, Planned]) -> None:
+        """Check that the caller has modes on a branch for all that some commits hold.
 
         Raises `ForbiddenError` if the caller lacks a mode.
         """
@@ -217,11 +218,12 @@ class AccessLimits:
                 continue
             if not caller.may(mode, branch):
                 raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r}")
-            for planned in self._graphs.require_needed().of(graph_of).values():
+            for planned in held.values():
                 tags = self.tags_of(planned.graph)
-                require(caller, mode, branch, tags.entities.items())
-                if mode is Mode.READ_DATA:
-                    require(caller, mode, branch, tags.fields.items())
+                reads = mode in {Mode.READ_DEFINITION, Mode.READ_DATA}
+                # Datasets are written as a whole, so the modes of writing have no limits by the tags of fields.
+                written = [*tags.entities.items(), *tags.extractors.items()]
+                require(caller, mode, branch, tags.every() if reads else written)
 
     def tags(self, served: ServedGraph) -> Tags:
         """Return the tags of a served graph."""
@@ -308,7 +310,8 @@ def readable(graph: Graph, tags: Tags, caller: Caller, branch: str) -> Graph:
             left = tuple(
                 extractor
                 for extractor in spec.extractors
-                if f"{spec.name}.{extractor.name}" in extractors and entities.issuperset(outputs_of(extractor))
+                if f"extractor {spec.name}.{extractor.name}" in extractors
+                and entities.issuperset(outputs_of(extractor))
             )
             featuresets.append(replace(spec, features=features, extractors=left))
     return Graph(

@@ -101,8 +101,7 @@ class Sharing:
         """
         for mode in (Mode.READ_DEFINITION, Mode.READ_DATA):
             if not caller.may_all(mode, branch):
-                tags = self._limits.tags_of(graph)
-                require(caller, mode, branch, [*tags.entities.items(), *tags.fields.items()])
+                require(caller, mode, branch, self._limits.tags_of(graph).every())
 
     def _check_one(self, caller: Caller, branches: Sequence[str], dataset: str, why: str) -> None:
         """Check that a caller may read a dataset in one of the branches that have the same rows of it."""

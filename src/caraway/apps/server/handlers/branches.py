@@ -113,8 +113,8 @@ async def init_branch(context: ServerContext, request: Request[InitBody]) -> Htt
         caller, graphs = request.caller, context.deployment.graphs
         await asyncio.to_thread(graphs.reload)
         checked = graphs.require_needed().of(check_branch_name(source))
-        context.limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), source, source)
-        context.limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)
+        context.limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), source, checked)
+        context.limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, checked)
         await asyncio.to_thread(context.deployment.control.branches.clone, name, source, checked)
     await asyncio.to_thread(context.deployment.graphs.reload)
     return json_response({"branch": name, "clone_from": source})
@@ -124,7 +124,8 @@ async def delete_branch(context: ServerContext, request: Request) -> HttpRespons
     """Delete the branch in the header."""
     context.deployment.graphs.require_served_graph()
     if request.branch != MAIN:
-        context.limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, request.branch)
+        held = context.deployment.graphs.require_needed().of(request.branch)
+        context.limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, held)
     await asyncio.to_thread(context.deployment.control.branches.delete, request.branch)
     await asyncio.to_thread(context.deployment.graphs.reload)
     return json_response({"branch": request.branch})
@@ -200,17 +201,19 @@ async def roll_back(context: ServerContext, request: Request[RollbackBody, Rollb
 
 async def promote(context: ServerContext, request: Request[PromoteBody, PromoteParameters]) -> HttpResponse:
     """Commit the definitions of the branch `source` to the branch in the header, under the rules of a commit."""
-    context.deployment.graphs.require_served_graph(request.branch)
+    graphs = context.deployment.graphs
+    graphs.require_served_graph(request.branch)
     body, options = await request.read(), request.parameters()
     source = check_branch_name(body.source)
-    context.limits.check_branch(request.caller, (Mode.READ_DEFINITION,), source, source)
-    state = context.deployment.state
-    graph = await asyncio.to_thread(lambda: decode_graph(state.graph(state.commit_id(source))))
+    await asyncio.to_thread(graphs.reload)
+    # The commit that is checked is the one that is promoted, even if the source gets another one meanwhile.
+    needed = graphs.require_needed()
+    context.limits.check_branch(request.caller, (Mode.READ_DEFINITION,), source, needed.of(source))
     result = await asyncio.to_thread(
         context.deployment.control.commits.commit,
         CommitRequest(
             message=body.message or f"promote {source}",
-            graph=graph,
+            graph=needed.head_of(source).graph,
             preview=options.preview,
             incremental=options.incremental,
         ),
@@ -219,7 +222,7 @@ async def promote(context: ServerContext, request: Request[PromoteBody, PromoteP
         approve=approval(request.caller, request.branch),
         share=partial(context.sharing.check_commit, request.caller, request.branch),
     )
-    await asyncio.to_thread(context.deployment.graphs.reload)
+    await asyncio.to_thread(graphs.reload)
     return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
 
 

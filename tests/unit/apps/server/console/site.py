@@ -242,7 +242,7 @@ def site(
         return MADE(summary=["Pots: <changed>"], commit_id=None if preview else "c" * 32)
 
     def promoted(asked: Any, *, branch: str, approve: Any, **_: Any) -> Any:
-        assert (asked.message, branch) == ("promote dev", "main")
+        assert (asked.message, branch, asked.graph) == ("promote dev", "main", graphs["b" * 32])
         return roll_back("dev", preview=asked.preview, approve=approve)
 
     def pause(job_id: str, *, paused: bool) -> None:
@@ -283,7 +283,8 @@ def site(
             reload=lambda: None,
             all=lambda: {"main": served},
             require_needed=lambda: Needed(
-                heads=BranchHeads(branches=(branch,)), commits={"a" * 32: Planned(graph=graph, plan=plan)}
+                heads=BranchHeads(branches=(branch, other, empty)),
+                commits={commit: Planned(graph=found, plan=plan) for commit, found in graphs.items()},
             ),
         ),
         state=MADE(

@@ -233,3 +233,12 @@ def test_a_dead_letter_of_a_step_is_for_who_may_read_all_that_the_step_has_read(
     assert ([letter["id"] for letter in every], limited) == (["0-7"], [])
     every_one, limited_one = (api(found, "dead_letters/0-7", role) for role in ("admin", "limited"))
     assert ("8765.4" in every_one.text, limited_one.status) == (True, 403)
+
+
+@pytest.mark.parametrize(("source", "status"), [("dev", 403), ("a" * 32, 404), ("a" * 4, 404), ("empty", 404)])
+def test_a_promotion_takes_the_branch_that_was_checked_and_no_commit(console: Site, source: str, status: int) -> None:
+    """A commit by its id is of no branch, so no tags would be checked for it."""
+    headers = {"authorization": "Bearer limited", "content-type": "application/json"}
+    body = json.dumps({"source": source}).encode()
+    answer = console.send("POST", "/api/v1/branch/promote", body, **headers)
+    assert (answer.status, console.rolled_back) == (status, []), answer.text
