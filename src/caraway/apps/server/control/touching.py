@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from caraway.graph.lineage import effective_tags
+from caraway.graph.lineage import effective_tags, extractor_tags
 from caraway.graph.references import outputs_of
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 
@@ -15,14 +15,21 @@ def touched(before: Graph, after: Graph) -> Iterator[tuple[str, Collection[str]]
     """
     for graph, other in ((before, after), (after, before)):
         tags = effective_tags(graph)
+        extractors = extractor_tags(graph, tags)
         datasets: Mapping[str, DatasetSpec] = {spec.name: spec for spec in other.datasets}
         featuresets: Mapping[str, FeaturesetSpec] = {spec.name: spec for spec in other.featuresets}
         for dataset in graph.datasets:
             if datasets.get(dataset.name) != dataset:
                 yield dataset.name, tags[dataset.name]
         for featureset in graph.featuresets:
-            for name in _features(featureset, featuresets.get(featureset.name)):
+            counterpart = featuresets.get(featureset.name)
+            for name in _features(featureset, counterpart):
                 yield name, tags[name]
+            for extractor in featureset.extractors:
+                # An extractor without tags of its own has those of its features, which are touched with it.
+                if extractor.metadata.tags and (counterpart is None or extractor not in counterpart.extractors):
+                    name = f"extractor {featureset.name}.{extractor.name}"
+                    yield name, extractors[name]
 
 
 def _features(spec: FeaturesetSpec, other: FeaturesetSpec | None) -> list[str]:

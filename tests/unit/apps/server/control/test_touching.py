@@ -39,3 +39,23 @@ def test_of_a_featureset_only_features_that_differ() -> None:
     renamed = replace(whole, metadata=replace(whole.metadata, description="new"))
     described = Graph(datasets=datasets, featuresets=(renamed,))
     assert {name for name, _ in touched(after, described)} == {f"{whole.name}.{f.name}" for f in whole.features}
+
+
+def test_an_extractor_with_tags_of_its_own_is_touched_with_them() -> None:
+    """The features of an extractor don't inherit its tags, so they alone would let anybody replace its code."""
+
+    def graph(code: str, *tags: str) -> Graph:
+        whole = shopper("user", "spent", "big", code=code)
+        lookup, function = whole.extractors
+        tagged = replace(function, metadata=replace(OWNED, tags=tags))
+        return Graph(datasets=(clicks(), spend()), featuresets=(replace(whole, extractors=(lookup, tagged)),))
+
+    def names(before: Graph, after: Graph) -> list[tuple[str, set[str]]]:
+        return [(name, set(tags)) for name, tags in touched(before, after)]
+
+    secret = graph("return 1", "secret")
+    assert names(secret, secret) == []
+    before = [("Shopper.big", set()), ("extractor Shopper.is_big", {"secret"})]
+    assert names(secret, graph("return 2", "secret")) == before * 2
+    # Somebody who may not change it may not take its tag off either.
+    assert names(secret, graph("return 1")) == [*before, ("Shopper.big", set())]
