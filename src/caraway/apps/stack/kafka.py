@@ -1,5 +1,6 @@
 """The embedded Kafka: one KRaft broker from the locked jars."""
 
+import json
 import os
 import secrets
 from collections.abc import Sequence
@@ -140,8 +141,9 @@ class EmbeddedKafka(Part):
             "listeners": listeners,
             "advertised.listeners": f"CLIENT://127.0.0.1:{self.port}",
             **self._security(),
-            # In a properties file a backslash begins an escape, so it is doubled.
-            "log.dirs": str(self._data).replace("\\", "\\\\"),
+            # Java reads a properties file as Latin-1, and takes a backslash for the begin of an escape. The escapes for
+            # all other characters are those of JSON.
+            "log.dirs": json.dumps(str(self._data))[1:-1],
         }
         with open(self._properties, "w", encoding="utf-8", opener=opener) as file:
             file.writelines(f"{name}={value}\n" for name, value in properties.items())
