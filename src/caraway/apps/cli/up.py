@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Annotated
@@ -58,7 +58,7 @@ def _run(settings: Settings, began: float) -> None:
         try:
             with end.by_exception(), shown_progress() as progress:
                 stack.start(progress)
-            out.print(f"Caraway is ready at [bold]{stack.url}[/] after {time.monotonic() - began:.1f} s.")
+            _print(f"Caraway is ready at [bold]{stack.url}[/] after {time.monotonic() - began:.1f} s.")
             _show_console(str(stack.url), settings)
             _show_folder(settings, "Ctrl-C")
             stack.report_to(_report)
@@ -66,10 +66,17 @@ def _run(settings: Settings, began: float) -> None:
         except KeyboardInterrupt:
             # Ctrl-C was pressed during the start.
             pass
-        out.print("Stopping; once more kills.")
+        _print("Stopping; once more kills.")
         stack.report_to(None)
         stack.stop()
-    out.print("Stopped. The data stays.")
+    _print("Stopped. The data stays.")
+
+
+def _print(text: str) -> None:
+    """Print a line if that is possible: a stack is stopped in order even if its terminal is closed."""
+    # Rich raises `SystemExit` if a pipe is broken.
+    with suppress(OSError, SystemExit):
+        out.print(text, soft_wrap=True)
 
 
 @dataclass(slots=True)
@@ -138,7 +145,7 @@ def _start_detached(settings: Settings) -> None:
         )
     with shown_progress() as progress:
         record = _wait_until_ready(child, folder, progress)
-    out.print(f"Caraway is ready at [bold]{record.urls['server']}[/] after {time.monotonic() - began:.1f} s.")
+    _print(f"Caraway is ready at [bold]{record.urls['server']}[/] after {time.monotonic() - began:.1f} s.")
     _show_console(str(record.urls["server"]), settings)
     _show_folder(settings, "`caraway down`")
 
@@ -146,7 +153,7 @@ def _start_detached(settings: Settings) -> None:
 def _show_console(url: str, settings: Settings) -> None:
     """Print where the console is, and with which token to sign in there if one is needed."""
     token = f" Sign in with the token in {settings.data_dir / TOKEN}." if settings.server.tokens else ""
-    out.print(f"Console: {url.rstrip('/')}/console.{token}", soft_wrap=True)
+    _print(f"Console: {url.rstrip('/')}/console.{token}")
 
 
 def _wait_until_ready(child: subprocess.Popen[bytes], folder: DataFolder, progress: Progress) -> StackRecord:
@@ -166,6 +173,6 @@ def _wait_until_ready(child: subprocess.Popen[bytes], folder: DataFolder, progre
 
 def _show_folder(settings: Settings, end: str) -> None:
     """Print where the data is, what ends the stack, and what it can't promise."""
-    out.print(f"Data and logs: {settings.data_dir}. {end} ends it.", soft_wrap=True)
+    _print(f"Data and logs: {settings.data_dir}. {end} ends it.")
     if settings.kafka.bootstrap_servers is None:
-        out.print("Accepted events are on this disk alone, because this Kafka has one broker.", soft_wrap=True)
+        _print("Accepted events are on this disk alone, because this Kafka has one broker.")

@@ -355,13 +355,15 @@ class Stack:
             self._changed.notify_all()
 
     def _report(self, text: str) -> None:
-        with self._lock:
+        # A terminal may be closed, a pipe broken (then rich raises `SystemExit`), or the disk of a log full. The parts
+        # continue all the same, and so must their supervision, whose threads report from here.
+        with self._lock, contextlib.suppress(OSError, SystemExit):
             self._on_progress(text, self.status())
 
     def _publish(self, text: str) -> None:
         with self._lock:
             self._record = replace(self._record, parts=self.status())
-            self._on_progress(text + self._write_record(), self.status())
+            self._report(text + self._write_record())
 
     def _write_record(self) -> str:
         """Write the record; return what to add to a report about it, "" if it was written."""

@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import socket
@@ -257,6 +258,20 @@ def test_a_killed_part_comes_back_and_is_counted(stack: FakeStack) -> None:
     assert report.state == "running"
     assert report.memory_bytes > 1_000_000
     assert [part.restarts for part in report.parts if part.name == "engine"] == [1]
+
+
+# Rich raises `SystemExit` if the reader of a pipe has ended.
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "no terminal"), SystemExit(1)])
+def test_parts_are_watched_even_if_no_report_can_be_printed(stack: FakeStack, error: BaseException) -> None:
+    def fail(text: str, parts: object) -> None:
+        del text, parts
+        raise error
+
+    stack.start(fail)
+    for number in (1, 2):
+        kill(stack, "engine")
+        eventually(lambda number=number: part_of(stack, "engine").restarts == number)
+        eventually(lambda: part_of(stack, "engine").state is PartState.RUNNING)
 
 
 def test_the_stack_does_not_run_while_a_part_starts_again(stack: FakeStack) -> None:
