@@ -11,17 +11,23 @@ KEPT = 4
 
 
 def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
-    """Move the content of a log to `<name>.1` if it is larger than `limit`; return whether it was.
+    """Move the content of a log to `<name>.1` if it is larger than `limit`; return whether it was moved.
 
     The former `<name>.1` becomes `<name>.2`, and so on; the oldest is deleted. The content is copied and the file
-    emptied, since the process that writes it keeps it open, in append mode.
+    emptied, since the process that writes it keeps it open, in append mode. If the disk has no room for the copy, all
+    logs stay as they are.
     """
     if not path.is_file() or path.stat().st_size <= limit:
         return False
+    copy = path.with_name(f"{path.name}.copy")
+    try:
+        copy.touch(mode=0o600)
+        shutil.copyfile(path, copy)
+    except OSError:
+        copy.unlink(missing_ok=True)
+        return False
     _make_room(path)
-    former = _former(path, 1)
-    former.touch(mode=0o600)
-    shutil.copyfile(path, former)
+    copy.replace(_former(path, 1))
     with path.open("r+b") as file:
         file.truncate(0)
     return True

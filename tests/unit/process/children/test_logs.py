@@ -1,4 +1,7 @@
+import errno
 from pathlib import Path
+
+import pytest
 
 from caraway.process.children.logs import KEPT, begin_anew, last_lines, quote, rotate
 
@@ -40,6 +43,25 @@ def test_a_log_that_is_too_long_leaves_those_of_earlier_starts(tmp_path: Path) -
     assert rotate(log, limit=3)
     assert (tmp_path / "part.log.1").read_text() == "second start"
     assert (tmp_path / "part.log.2").read_text() == "first start"
+
+
+def test_a_log_that_cannot_be_copied_stays_as_it_is_with_those_of_earlier_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "part.log"
+    for start in ("first", "second", "third"):
+        begin_anew(log)
+        log.write_text(f"{start} start")
+
+    def fail(source: Path, target: Path) -> None:
+        Path(target).write_text(source.read_text()[:3])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfile", fail)
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    for _ in range(5):
+        assert not rotate(log, limit=3)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
 
 
 def test_last_lines_of_a_log(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import time
@@ -8,6 +9,7 @@ import pytest
 
 from caraway.apps.stack.errors import PartFailedError
 from caraway.process.children import runner as runner_module
+from caraway.process.children.logs import rotate
 from caraway.process.children.part import PartState
 from caraway.process.children.runner import Runner
 from tests.unit.process.children.fake_parts import DYING, PARENT, SLOW, STUBBORN, WRITING, FakePart, RunPart
@@ -53,6 +55,23 @@ def test_a_killed_part_comes_back(tmp_path: Path, run_part: RunPart) -> None:
     assert watched.runner.status.pid != first
     assert part.prepared == 2
     assert any("signal 9" in status.message for status in watched.history)
+
+
+def test_a_part_runs_on_if_its_log_cannot_be_moved(
+    tmp_path: Path, run_part: RunPart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+
+    def full(source: Path, target: Path) -> None:
+        tried.append(source)
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    monkeypatch.setattr(runner_module, "rotate", lambda log: rotate(log, limit=1))
+    watched = run_part(FakePart(folder=tmp_path))
+    eventually(lambda: watched.runner.has_been_ready and len(tried) > 2)
+    assert watched.runner.status.state is PartState.RUNNING
+    assert watched.runner.status.restarts == 0
 
 
 def test_what_a_killed_part_left_behind_is_killed_too(tmp_path: Path, run_part: RunPart) -> None:
