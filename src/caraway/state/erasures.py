@@ -83,7 +83,9 @@ class ErasureLog:
 
     def add(self, keys: Sequence[ErasedKey]) -> int:
         """Write down keys to be erased; return how many of them weren't there before."""
-        rows = [asdict(key) | {"columns": list(key.columns), "definition": definition_of(key.topic)} for key in keys]
+        # A request may have a key twice, but Postgres refuses a statement that writes a row twice.
+        once = {(key.topic, key.columns, key.key_id, key.digest): key for key in keys}.values()
+        rows = [asdict(key) | {"columns": list(key.columns), "definition": definition_of(key.topic)} for key in once]
         new = insert(erasures)
         # A key may be in the table already, because it was erased in its dataset only. Its row is changed if the key is
         # now to be erased downstream, too.
