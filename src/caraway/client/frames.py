@@ -26,7 +26,7 @@ def column_values(column: "pd.Series[Any]") -> list[Any]:
         if kind == "f" and not np.isinf(column.to_numpy()).any():
             # These values need no conversion: orjson writes NaN as null.
             return column.tolist()
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+    if _has_instants(column):
         utc = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
         micros = utc.to_numpy(dtype="datetime64[us]")
         texts = np.char.add(np.datetime_as_string(micros), "Z").tolist()
@@ -76,8 +76,13 @@ def zone_remarks(frame: pd.DataFrame) -> list[str]:
     return [without_zone(str(name)) for name in frame.columns if _lacks_zone(frame[name])]
 
 
+def _has_instants(column: "pd.Series[Any]") -> bool:
+    # Pandas also takes the dates of Arrow for instants, but they have no zone.
+    return pd.api.types.is_datetime64_any_dtype(column.dtype) and column.dtype.type is not date
+
+
 def _lacks_zone(column: "pd.Series[Any]") -> bool:
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+    if _has_instants(column):
         return column.dt.tz is None and bool(column.notna().any())
     if column.dtype != object:
         return False

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from caraway.client import Client
-from caraway.client.frames import columns_of
+from caraway.client.frames import columns_of, zone_remarks
 from caraway.client.http import Connection
 from caraway.connectors import Webhook, source
 from caraway.datasets import Dataset, dataset, field
@@ -413,6 +413,13 @@ def test_columns_as_json() -> None:
         "list": [[1, None], [1, 2]],
         "struct": [{"begin": "1970-01-01T00:00:00Z", "end": "1970-01-02T00:00:00Z"}, {"a": None}],
     }
+
+
+@pytest.mark.parametrize("dtype", ["date32[pyarrow]", "date64[pyarrow]"])
+def test_dates_of_arrow_are_sent_as_other_dates_are(dtype: str) -> None:
+    frame = pd.DataFrame({"day": pd.Series([date(2026, 1, 31), None], dtype=dtype)})
+    assert columns_of(frame) == {"day": ["2026-01-31", None]}
+    assert zone_remarks(frame) == []
 
 
 def test_a_client_is_a_context() -> None:
