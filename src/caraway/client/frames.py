@@ -13,8 +13,11 @@ from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
 from caraway.dtypes.frames import objects, to_array
 from caraway.dtypes.instants import SAMPLED_VALUES, instant_us, iso_instant, lacks_zone, without_zone
 from caraway.dtypes.types import DataType, base_type, is_optional, optional, type_name
-from caraway.dtypes.values import decode, from_json, is_null
+from caraway.dtypes.values import INT_MIN, decode, from_json, is_null
 from caraway.errors import InvalidInputError
+
+# The largest integer that the library can write which makes the JSON of requests.
+LARGEST = 2**64 - 1
 
 
 def column_values(column: "pd.Series[Any]") -> list[Any]:
@@ -37,8 +40,11 @@ def column_values(column: "pd.Series[Any]") -> list[Any]:
 def json_value(value: Any) -> Any:
     """Return a value in a form that JSON can represent, and that the server casts back to the same value."""
     match value:
-        case str() | bool() | int():
+        case str() | bool():
             return value
+        case int():
+            # The library that writes the JSON refuses larger integers, which a decimal may have.
+            return value if INT_MIN <= value <= LARGEST else str(value)
         case list() | tuple() | np.ndarray():
             return [json_value(item) for item in value]
         case Mapping():

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import httpx2
 import numpy as np
+import orjson
 import pandas as pd
 import pytest
 
@@ -420,6 +421,14 @@ def test_dates_of_arrow_are_sent_as_other_dates_are(dtype: str) -> None:
     frame = pd.DataFrame({"day": pd.Series([date(2026, 1, 31), None], dtype=dtype)})
     assert columns_of(frame) == {"day": ["2026-01-31", None]}
     assert zone_remarks(frame) == []
+
+
+def test_integers_beyond_64_bits_are_sent_as_text() -> None:
+    """JSON of the server's library has no such integers, but a decimal may be one."""
+    column = pd.Series([2**64 - 1, 2**64, -(2**63), -(2**63) - 1, True], dtype=object)
+    sent = columns_of(pd.DataFrame({"amount": column}))["amount"]
+    assert sent == [2**64 - 1, "18446744073709551616", -(2**63), "-9223372036854775809", True]
+    assert json.loads(orjson.dumps(sent)) == sent
 
 
 def test_a_client_is_a_context() -> None:
