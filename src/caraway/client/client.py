@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -412,7 +413,7 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         body: dict[str, Any] = {"keys": rows, "fields": wanted}
         if timestamps is not None:
             body["timestamps"] = instants(timestamps, len(rows))
-        path = f"/dataset/{name}/lookup"
+        path = f"/dataset/{quote(name, safe='')}/lookup"
         try:
             answer = self._connection.request("POST", path, self._headers(), body=body).json()
         except RemoteError as error:
@@ -456,4 +457,5 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         body: dict[str, Any] = {"erase_keys": rows_of(frame)}
         if downstream is not None:
             body["downstream"] = downstream
-        return self._connection.request("POST", f"/dataset/{name}/erase", self._headers(), body=body)
+        path = f"/dataset/{quote(name, safe='')}/erase"
+        return self._connection.request("POST", path, self._headers(), body=body)

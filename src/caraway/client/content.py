@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -33,7 +34,8 @@ class Content(Caller):
         """
         name = dataset_name(dataset, "inspect")
         params = {"n": str(n)}
-        answer = self._connection.request("GET", f"/dataset/{name}/inspect", self._headers(), params=params).json()
+        path = f"/dataset/{quote(name, safe='')}/inspect"
+        answer = self._connection.request("GET", path, self._headers(), params=params).json()
         types = dict(dataset.node_schema.columns) if isinstance(dataset, Dataset) else {}
         return row_frame(answer, types)
 
@@ -124,7 +126,7 @@ class Content(Caller):
         """
         name = dataset_name(dataset, "dataset_drift")
         params = {"hours": str(hours), "reference": reference}
-        path = f"/drift/datasets/{name}"
+        path = f"/drift/datasets/{quote(name, safe='')}"
         answer = self._connection.request("GET", path, self._headers(), params=params).json()
         return Answer("drift", answer, (monitoring.PROFILES, monitoring.FIELD_DISTANCES))
 
@@ -143,7 +145,7 @@ class Content(Caller):
             UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
         """
         name = dataset_name(dataset, "dataset_profile")
-        path = f"/drift/datasets/{name}/profile"
+        path = f"/drift/datasets/{quote(name, safe='')}/profile"
         answer = self._connection.request("GET", path, self._headers(), params={"hours": str(hours)}).json()
         packed = answer["profile"]
         return None if packed is None else Profile.from_bytes(base64.b64decode(packed))

@@ -1,5 +1,7 @@
 """The secrets of a server."""
 
+from urllib.parse import quote
+
 from caraway.client.caller import Caller
 from caraway.client.response import Response
 
@@ -13,17 +15,21 @@ class Secrets(Caller):
         Raises:
             RemoteError: There is no secret of this name, or the server refused.
         """
-        answer = self._connection.request("GET", f"/secret/{name}", self._headers()).json()
+        answer = self._connection.request("GET", _path(name), self._headers()).json()
         return str(answer["value"])
 
     def add_secret(self, name: str, value: str) -> Response:
         """Store a new secret."""
-        return self._connection.request("POST", f"/secret/{name}", self._headers(), body={"value": value})
+        return self._connection.request("POST", _path(name), self._headers(), body={"value": value})
 
     def update_secret(self, name: str, value: str) -> Response:
         """Change a secret."""
-        return self._connection.request("PATCH", f"/secret/{name}", self._headers(), body={"value": value})
+        return self._connection.request("PATCH", _path(name), self._headers(), body={"value": value})
 
     def delete_secret(self, name: str) -> Response:
         """Delete a secret."""
-        return self._connection.request("DELETE", f"/secret/{name}", self._headers(), body={})
+        return self._connection.request("DELETE", _path(name), self._headers(), body={})
+
+
+def _path(name: str) -> str:
+    return f"/secret/{quote(name, safe='')}"

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Optional
+from urllib.parse import quote
 
 import pandas as pd
 import pytest
@@ -263,6 +264,25 @@ def test_secrets(server: Stub, client: Client) -> None:
     assert [asked.method for asked in server.asked] == ["GET", "POST", "PATCH", "DELETE"]
     assert {asked.path for asked in server.asked} == {"/api/v1/secret/key"}
     assert [asked.json for asked in server.asked] == [None, {"value": "a"}, {"value": "b"}, {}]
+
+
+@pytest.mark.parametrize("name", ["key?x", "key#x", "key/../x"])
+def test_a_name_never_means_another_secret_or_dataset(server: Stub, client: Client, name: str) -> None:
+    server.will({"value": "sesame", "data": {}, "found": []})
+    client.get_secret(name)
+    client.delete_secret(name)
+    server.answers.insert(0, (200, []))
+    client.inspect(name)
+    client.lookup(name, pd.DataFrame({"pot": [1]}))
+    client.erase(name, pd.DataFrame({"pot": [1]}))
+    quoted = quote(name, safe="")
+    assert [asked.path.removeprefix("/api/v1/") for asked in server.asked] == [
+        f"secret/{quoted}",
+        f"secret/{quoted}",
+        f"dataset/{quoted}/inspect",
+        f"dataset/{quoted}/lookup",
+        f"dataset/{quoted}/erase",
+    ]
 
 
 def test_a_route_that_the_server_does_not_have_is_named(server: Stub, client: Client) -> None:
