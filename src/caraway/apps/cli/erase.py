@@ -1,6 +1,7 @@
 """`caraway erase`: remove all rows of some keys, for the past and to come."""
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.markup import escape
@@ -41,9 +42,9 @@ def erase(
     dataset's topic. Otherwise datasets that are computed from this one keep what they have. Clear text of the rows
     stays in some places for a while, and in backups and where the rows came from for ever; the answer lists them.
     """
+    path = f"/dataset/{quote(dataset, safe='')}"
     if status:
-        path = f"/dataset/{dataset}/erasures"
-        _show(ask("GET", path, server=server), as_json=as_json)
+        _show(ask("GET", f"{path}/erasures", server=server), as_json=as_json)
         return
     rows = [*([of_options(given)] if given else []), *([] if keys is None else read_rows(keys, None))]
     if not rows:
@@ -54,8 +55,7 @@ def erase(
         body: dict[str, Any] = {"erase_keys": rows[start : start + AT_ONCE]}
         if downstream is not None:
             body["downstream"] = downstream
-        path = f"/dataset/{dataset}/erase"
-        answers.append(ask("POST", path, server=server, body=body))
+        answers.append(ask("POST", f"{path}/erase", server=server, body=body))
     if as_json:
         show_json({"requests": answers})
         return
