@@ -30,6 +30,10 @@ STANDARD_INPUT = "-"
 # The most characters of a JSON document, which is read into memory as a whole. Larger inputs must be JSON lines or
 # Parquet, which are read in parts.
 MAX_JSON_BYTES = 256 * 1024 * 1024
+# The values of constants that Python writes as JSON. The library that writes the JSON of requests would make nulls of
+# infinite numbers, and refuses integers beyond 64 bits, which a decimal may have. Both are sent as text, as the client
+# sends them.
+NOT_FINITE = {"NaN": None, "Infinity": "inf", "-Infinity": "-inf"}
 # The most characters of one line of JSON lines. The server accepts requests of at most 32 MiB, and each character takes
 # a byte or more, so a longer line can't be a row that it accepts.
 MAX_LINE = 32 * 1024 * 1024
@@ -136,9 +140,14 @@ def _limited(lines: TextIO, name: str) -> str:
 
 def _parsed(text: str, name: str, remedy: str = "") -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_integer, parse_constant=NOT_FINITE.get)
     except ValueError as error:
         raise InvalidInputError(f"{name} isn't JSON: {error}{remedy}") from error
+
+
+def _integer(digits: str) -> int | str:
+    value = int(digits)
+    return value if -(2**63) <= value < 2**64 else digits
 
 
 def _objects(found: Any, name: str) -> Iterator[Row]:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pandas as pd
 import pytest
 
@@ -49,6 +50,15 @@ def test_values_of_parquet_become_values_of_json(tmp_path: Path) -> None:
         "raw": {"base64": "AA=="},
         "many": [1, 2],
     }
+
+
+def test_numbers_that_the_json_of_a_request_cannot_have_are_sent_as_text(tmp_path: Path) -> None:
+    numbers = '{"great": 18446744073709551616, "small": -9223372036854775809, "up": Infinity, "down": -Infinity}'
+    sent = {"great": "18446744073709551616", "small": "-9223372036854775809", "up": "inf", "down": "-inf"}
+    for source in (numbers, file(tmp_path, "rows.jsonl", numbers), file(tmp_path, "rows.json", f"[{numbers}]")):
+        assert orjson.loads(orjson.dumps(list(read_rows(source, None)))) == [sent]
+    (row,) = read_rows('{"most": 18446744073709551615, "least": -9223372036854775808, "nothing": NaN}', None)
+    assert orjson.loads(orjson.dumps(row)) == {"most": 2**64 - 1, "least": -(2**63), "nothing": None}
 
 
 def test_the_standard_input_has_json_lines_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
