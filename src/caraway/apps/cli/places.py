@@ -1,6 +1,7 @@
 """The lines of definitions, in front of what is wrong with them: `features.py:17: …`."""
 
 import ast
+import linecache
 import re
 import sys
 import sysconfig
@@ -63,7 +64,7 @@ def _after_its_line(text: str, lines: Mapping[str, str]) -> str | None:
 
 def _decorated(file: str, line: int | None) -> dict[str, str]:
     """Return the places of the members of the class whose decorator is at a line; none if there is no such class."""
-    for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
+    for node in ast.walk(_parsed(file)):
         if isinstance(node, ast.ClassDef) and line in {decorator.lineno for decorator in node.decorator_list}:
             return {name: _spelled(file, at) for name, at in _classes([node], {node.name}) if name != node.name}
     return {}
@@ -79,9 +80,14 @@ def _lines(definitions: "Definitions") -> dict[str, str]:
     for module in modules:
         file = getattr(sys.modules.get(module), "__file__", None)
         if file is not None:
-            text = Path(file).read_text(encoding="utf-8")
-            found |= {name: _spelled(file, line) for name, line in _classes(ast.parse(text).body, names)}
+            found |= {name: _spelled(file, line) for name, line in _classes(_parsed(file).body, names)}
     return found
+
+
+def _parsed(file: str) -> ast.Module:
+    """Return the syntax of a file; that of an empty one if there is no text, as of a module without its source."""
+    # This module reads files for errors, so no file may cause another one. `linecache` heeds a file's own encoding.
+    return ast.parse("".join(linecache.getlines(file)))
 
 
 def _classes(body: Sequence[ast.stmt], names: set[str]) -> Iterator[tuple[str, int]]:

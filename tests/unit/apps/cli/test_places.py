@@ -1,5 +1,6 @@
 """Errors in definitions begin with the file and the line of the user."""
 
+import linecache
 import sys
 from pathlib import Path
 
@@ -115,3 +116,18 @@ def test_the_line_is_that_of_the_first_definition_that_a_message_names() -> None
         assert placed(text, found) == f"plants.py:{line}: {text}"
     assert placed("Pot plants and Pots are different", found).startswith("plants.py:17")
     assert placed("featureset 'Gone' is left out", found) == "featureset 'Gone' is left out"
+
+
+def test_definitions_may_be_in_any_encoding_or_without_their_source(tmp_path: Path) -> None:
+    (tmp_path / "plants.py").write_text(f"# coding: latin-1\n# Töpfe\n{GOOD}", encoding="latin-1")
+    found = find_definitions("plants.py")
+    assert placed("dataset Pots is wrong", found) == "plants.py:13: dataset Pots is wrong"
+    (tmp_path / "plants.py").unlink()
+    linecache.checkcache()
+    assert placed("dataset Pots is wrong", found) == "dataset Pots is wrong"
+
+
+def test_an_error_in_another_encoding_has_its_place(tmp_path: Path) -> None:
+    (tmp_path / "plants.py").write_text(f"# coding: latin-1\n# Töpfe\n{GOOD}{MISSPELT}", encoding="latin-1")
+    with pytest.raises(InvalidInputError, match=r"^plants\.py:25: extractor Pot.dry: unknown input mositure"):
+        find_definitions("plants.py")
