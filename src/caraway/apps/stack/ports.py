@@ -1,11 +1,13 @@
 """The choice of TCP ports: free ones, below the range from which systems take ports for outgoing connections."""
 
+import errno
 import random
 import socket
 import sys
 from collections.abc import Iterable
 
 from caraway.apps.stack.errors import PortInUseError
+from caraway.process.settings.errors import ConfigurationError
 
 # Systems take ports for outgoing connections from 32768-60999 (Linux) and 49152-65535 (macOS). A port of these ranges
 # might be in use when a stack restarts, so a stack chooses lower ones.
@@ -45,7 +47,10 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     the server can listen nevertheless, since sockets of one user that set SO_REUSEPORT share a port. On other systems
     the port is only probed, and the returned socket is closed.
 
-    Raises `PortInUseError` if the port is taken.
+    Raises:
+        PortInUseError: The port is taken.
+        ConfigurationError: This user can't listen there, because the address is not of this machine, or the port is
+            only for root.
     """
     held = socket.socket(_family(host), socket.SOCK_STREAM)
     try:
@@ -54,7 +59,12 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
         held.bind((host, port))
     except OSError as error:
         held.close()
-        raise PortInUseError(f"Port {port} on {host} is taken by another program.") from error
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUseError(f"Port {port} on {host} is taken by another program.") from error
+        raise ConfigurationError(
+            f"The server can't listen on port {port} of {host}: {error.strerror}. Name an address of this machine with "
+            "CARAWAY_SERVER__HOST, and a port that this user may use with CARAWAY_SERVER__PORT."
+        ) from error
     if sys.platform != "linux":
         held.close()
         return held
@@ -68,7 +78,7 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
 def reserve_from(first: int, host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> tuple[int, socket.socket]:
     """Reserve the first free port from a number on; return it and the socket that holds it (`reserve`).
 
-    Raises `PortInUseError` if no port is free.
+    Raises `PortInUseError` if no port is free, and `ConfigurationError` as `reserve` does.
     """
     taken = set(avoid)
     for port in range(first, first + NEXT_PORTS):

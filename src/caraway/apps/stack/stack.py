@@ -100,7 +100,8 @@ class Stack:
 
         Raises:
             AlreadyRunningError: Another stack runs in the data folder.
-            ConfigurationError: A Kafka or Postgres of the user's own refuses the settings.
+            ConfigurationError: A Kafka or Postgres of the user's own refuses the settings, or the server can't listen
+                at its address.
             DataFolderError: The data folder can't be used.
             PortInUseError: The port that the settings name for the server is taken.
             JarsError: A Java library can't be fetched.

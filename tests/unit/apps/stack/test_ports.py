@@ -4,6 +4,7 @@ import pytest
 
 from caraway.apps.stack import ports
 from caraway.apps.stack.errors import PortInUseError
+from caraway.process.settings.errors import ConfigurationError
 
 
 def test_a_port_with_a_listener_is_not_free() -> None:
@@ -58,3 +59,10 @@ def test_no_free_port_from_one_on_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     port = ports.choose()
     with ports.reserve(port), pytest.raises(PortInUseError, match="CARAWAY_SERVER__PORT"):
         ports.reserve_from(port)
+
+
+@pytest.mark.parametrize("host", ["203.0.113.1", "no.such.host.invalid"])
+def test_an_address_that_is_not_of_this_machine_is_not_called_taken(host: str) -> None:
+    for reserve in (ports.reserve, ports.reserve_from):
+        with pytest.raises(ConfigurationError, match=f"{host}.*CARAWAY_SERVER__HOST"):
+            reserve(ports.choose(), host)
