@@ -58,8 +58,9 @@ class SecretStore:
         self._engine = engine
         self._keyring = keyring
         self._timeout_seconds = timeout_seconds
-        # The number of secrets and their newest time of change, by which a change of any of them is noticed.
-        self._state: tuple[int, datetime | None] | None = None
+        # The time of the last change of each secret. The newest of them isn't enough to notice a change: a transaction
+        # that was begun earlier may be committed later.
+        self._changed: Mapping[str, datetime] | None = None
         self._known: Mapping[str, SealedSecret] | None = None
         self._refreshing = threading.Lock()
 
@@ -68,11 +69,12 @@ class SecretStore:
         wanted = sa.select(*_COLUMNS).order_by(secrets.c.name)
 
         def read(connection: sa.Connection) -> None:
-            number, newest = connection.execute(sa.select(sa.func.count(), sa.func.max(secrets.c.updated_at))).one()
-            if (number, newest) != self._state:
+            times = connection.execute(sa.select(secrets.c.name, secrets.c.updated_at))
+            changed = {row.name: row.updated_at for row in times}
+            if changed != self._changed:
                 found = connection.execute(wanted).mappings()
                 self._known = {row["name"]: SealedSecret(**row) for row in found}
-                self._state = number, newest
+                self._changed = changed
 
         with self._refreshing:
             self._do(read, "read the secrets")
