@@ -63,8 +63,7 @@ public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
     maxEventTime = MaxEventTime.named(operator, settleMs);
     // Checkpoints contain these names of the state, so they must not change.
     versions = Operators.trees(getHandle(), "versions", AdjacentRowState.pruner(rule, maxEventTime));
-    Pruning ofStands = new Pruning(2, Pruning.Needed.HOLDING, () -> maxEventTime.settledBefore(rule.horizon()));
-    stands = fansOut ? Operators.trees(getHandle(), "stands", ofStands) : null;
+    stands = fansOut ? Operators.trees(getHandle(), "stands", VersionFanOut.pruner(rule.horizon(), maxEventTime)) : null;
   }
 
   @Override

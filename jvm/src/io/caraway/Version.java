@@ -98,6 +98,11 @@ record Version(
     return (value[0] & OPERATION) - 1;
   }
 
+  /** Returns the least bytes of which {@link #opOf} returns an operation. */
+  static byte[] ofOp(int op) {
+    return new byte[] {(byte) (op + 1)};
+  }
+
   static Version decode(SortedPages.Entry entry) {
     return entry == null ? null : decode(entry.key(), entry.value());
   }

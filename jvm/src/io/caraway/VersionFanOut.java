@@ -10,19 +10,22 @@ import java.util.function.Consumer;
  * versions that stand under it, it could have received a nearer version in a failed attempt that the next attempt never sends there.
  *
  * @param versions the versions of the key, as {@link AdjacentRowState} stores them
- * @param stands for each join key, the positions at which a version of the key has stood under it
+ * @param stands for each join key, the positions at which a version of the key has stood under it, with its operation, by which they are pruned
  */
 record VersionFanOut(Slice versions, Slice stands) {
-  private static final byte[] NOTHING = {};
-
   /** A version as sent to a join key: a put if it stands under that join key, a delete if it doesn't. */
   record Copy(byte[] joinKey, Version version) {}
+
+  /** Returns the pruner of {@code stands}. */
+  static SortedPages.Pruner pruner(long horizon, MaxEventTime maxEventTime) {
+    return new Pruning(2, Pruning.Needed.HOLDING, () -> maxEventTime.settledBefore(horizon));
+  }
 
   /** Processes a version and its join key; {@code isNew} is true if the version was not known yet. */
   void version(Version version, byte[] at, boolean isNew, Consumer<Copy> out) {
     Slice own = stands.of(at);
     boolean follows = own.higher(Version.at(Long.MIN_VALUE)) != null;
-    boolean trim = own.put(version.key(), NOTHING);
+    boolean trim = (isNew || own.get(version.key()) == null) && own.put(version.key(), Version.ofOp(version.op()));
     if (!follows) {
       for (SortedPages.Entry entry : versions.range(Version.at(Long.MIN_VALUE), null)) {
         if (!isNew || !Arrays.equals(entry.key(), version.key())) {

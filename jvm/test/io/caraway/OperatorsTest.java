@@ -409,6 +409,9 @@ public final class OperatorsTest {
     Pruning ofLefts = new Pruning(1, Pruning.Needed.NOTHING, () -> AsOfState.leftBound(rule, left, right));
     Pruning ofRights = new Pruning(1, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, left));
     Pruning ofTables = new Pruning(2, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, left));
+    AdjacentRowState.Rule table = new AdjacentRowState.Rule(AdjacentRowState.Kind.TABLE, 0, horizon);
+    Traces.Memory fannedPages = new Traces.Memory();
+    Traces.Memory standPages = new Traces.Memory();
     // A settle period has 2,000 records. At most two periods and a horizon are kept, at 200 bytes a record, and as much again because pages are half
     // full. Windows of 10 us are shorter than the time between two records.
     int settle = 2_000;
@@ -427,6 +430,14 @@ public final class OperatorsTest {
       state.left(row, joined -> { });
       state.right(row, i, joined -> { });
       new TableState(rule, Slice.of(tables, key), Slice.of(rights, key), true, left, null).left(key, row, joined -> { });
+      // A key that comes again moves to other join keys, to which it never returns.
+      byte[] at = Version.at(keys > 0 ? i / 100 : 0);
+      SortedPages fanned = new SortedPages(fannedPages, AdjacentRowState.pruner(table, left));
+      SortedPages stands = new SortedPages(standPages, VersionFanOut.pruner(horizon, left));
+      boolean isNew = new AdjacentRowState(table, Slice.of(fanned, key), left).version(row, part -> { });
+      new VersionFanOut(Slice.of(fanned, key), Slice.of(stands, key)).version(row, at, isNew, copy -> { });
+      fanned.flush();
+      stands.flush();
       for (AdjacentRowState.Kind kind : AdjacentRowState.Kind.values()) {
         AdjacentRowState.Rule ofKind = new AdjacentRowState.Rule(kind, 10, horizon);
         SortedPages pages =
@@ -441,6 +452,7 @@ public final class OperatorsTest {
         check(leftPages.bytes() <= most, "left rows of %d keys take %d bytes", keys, leftPages.bytes());
         check(rightPages.bytes() <= most, "right rows of %d keys take %d bytes", keys, rightPages.bytes());
         check(tablePages.bytes() <= most, "left tables of %d keys take %d bytes", keys, tablePages.bytes());
+        check(standPages.bytes() <= most, "the join keys of %d keys take %d bytes", keys, standPages.bytes());
         // The first row of a group is kept for ever.
         versions.forEach((kind, pages) ->
             check(
