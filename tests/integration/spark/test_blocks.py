@@ -144,3 +144,42 @@ def test_what_was_made_of_a_message_is_a_message_for_each_partition(run: Run) ->
         assert len(wanted) <= len(messages) < len(kept)
     else:
         assert len(messages) == len(wanted)
+
+
+def test_no_record_waits_for_a_row_behind_it_of_which_nothing_is_made(
+    broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The rows of nobody's town correct no click. One of them may be the last row that comes for a long time."""
+    _, job = model.plan(STATEFUL, "quiet")
+    ensure_topics(broker.bootstrap_servers, [*(topic.name for topic in job.inputs), DEAD_LETTERS, job.output.name], 1)
+    clicks, users = sorted(job.inputs, key=lambda topic: topic.dataset)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    row = {"user": 1, "number": LEAST, "price": 0.5, "note": None, "town": None, "level": 1}
+    nobody = row | {"user": 2}
+    of_clicks, of_users = RecordCodec(clicks.schema), RecordCodec(users.schema)
+    values = [
+        codec.encode_value(op=PUT, time_us=1, ingested_us=1, row=[of.get(c.name, []) for c in codec.schema.columns])
+        for codec, of in ((of_clicks, row), (of_users, nobody))
+    ]
+    # The batch of real-time mode, at whose end everything is sent, is longer than the test may take.
+    query = start_job(
+        spark,
+        job,
+        bootstrap_servers=broker.bootstrap_servers,
+        checkpoint=tmp_path / job.job_id,
+        checkpoint_interval_seconds=3_600,
+        trigger=Trigger.REAL_TIME,
+    )
+    try:
+        for count in range(50, 1_050, 50):
+            for _ in range(50):
+                producer.produce(clicks.name, values[0])
+                for _ in range(3):
+                    producer.produce(users.name, values[1], of_users.encode_key([2]))
+            assert producer.flush(60) == 0
+            eventually(
+                lambda count=count: sum(len(positions_of(one)) for one in consumed(broker, job.output.name)) == count,
+                lambda: str(query.exception()),
+            )
+    finally:
+        query.stop()

@@ -11,7 +11,6 @@ import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * {@link AdjacentRowState} as a Spark operator, with {@link VersionFanOut} for tables that are joined and whose versions may be revised.
@@ -90,7 +89,7 @@ public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
     if (fansOut) {
       stands.flush(standing);
     }
-    return CollectionConverters.asScala(out.iterator());
+    return Operators.sent(out, 2);
   }
 
   private static Row row(int which, Version made, byte[] to) {

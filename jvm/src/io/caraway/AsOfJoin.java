@@ -13,7 +13,6 @@ import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * {@link AsOfState} as a Spark operator, with {@link TableState} if the left side is a table.
@@ -120,7 +119,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
     if (keyed) {
       tables.flush(table);
     }
-    return CollectionConverters.asScala(out.iterator());
+    return Operators.sent(out, 1);
   }
 
   private static Row row(AsOfState.Joined joined) {

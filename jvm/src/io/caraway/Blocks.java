@@ -122,7 +122,10 @@ public final class Blocks {
       while (ready.isEmpty()) {
         if (way == READER && gathered > 0 && LocalReader.wouldWait()) {
           flush();
-        } else if (rows.hasNext()) {
+          continue;
+        }
+        LocalReader.holds(way == READER && gathered > 0);
+        if (rows.hasNext()) {
           take(rows.next());
         } else {
           flush();

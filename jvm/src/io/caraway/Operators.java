@@ -2,6 +2,7 @@ package io.caraway;
 
 import static org.apache.spark.sql.functions.udf;
 
+import io.caraway.shuffle.LocalReader;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -22,6 +23,7 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** The columns that the stateful operators read and write, and the opening of their state. */
 final class Operators {
@@ -37,6 +39,8 @@ final class Operators {
 
   // The side of the rows that an operator processes.
   static final int OWN = 0;
+  // The side of rows without a record, which all steps let pass and no message has (`BEGIN` in `caraway.dataplane.streams.spark.codec`).
+  private static final int NO_RECORD = Integer.MIN_VALUE + 1;
 
   private static final int OP = 2;
   private static final int TIME = 3;
@@ -81,6 +85,20 @@ final class Operators {
     }
     found.sort(Comparator.comparingLong(Known::moment));
     return found.stream().map(Known::row).toList();
+  }
+
+  /**
+   * Returns the output of an operator for some rows.
+   *
+   * <p>If nothing was made of them, and a later step of the task holds records back ({@link Blocks}), it is a row without a record. Without that row the
+   * task would wait for the next row here, and the records with it, however long no row comes.
+   */
+  static Iterator<Row> sent(List<Row> out, int further) {
+    if (out.isEmpty() && LocalReader.holds()) {
+      Object[] values = {Version.RETRACT, 0L, 0L, null, null, 0L, NO_RECORD, null, null};
+      out.add(RowFactory.create(Arrays.copyOf(values, values.length + further)));
+    }
+    return CollectionConverters.asScala(out.iterator());
   }
 
   /** Returns a pass-through row: meta columns, side, key, row, and further columns that are null. */

@@ -44,10 +44,25 @@ public final class LocalReader<K, C> implements ShuffleReader<K, C> {
     return rows == null || rows.wouldWait();
   }
 
+  /** Notes whether the task of this thread holds records back until it would wait. */
+  public static void holds(boolean records) {
+    LocalReader<?, ?>.Rows rows = CURRENT.get();
+    if (rows != null) {
+      rows.holds = records;
+    }
+  }
+
+  /** Returns whether the task of this thread holds records back: then each row that it reads must lead to a row, lest it wait within a step. */
+  public static boolean holds() {
+    LocalReader<?, ?>.Rows rows = CURRENT.get();
+    return rows != null && rows.holds;
+  }
+
   private final class Rows extends AbstractIterator<Product2<K, C>> {
     private ArrayDeque<UnsafeRow> taken = new ArrayDeque<>();
     private boolean busy;
     private boolean ended;
+    private boolean holds;
 
     @Override
     public boolean hasNext() {
