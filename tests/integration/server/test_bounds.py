@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPResponse
+from typing import Any
 
 import httpx2
 import orjson
@@ -60,6 +61,25 @@ def test_a_small_request_takes_little_memory_and_time(
         took = time.perf_counter() - begun
     assert (answer.status_code, answer.json()["code"]) == (code, "too_large" if code == 413 else "invalid_input")
     assert took < scaled(20)
+
+
+def test_a_long_text_is_not_answered_many_times(server: ServerProcess) -> None:
+    pot, count = 7_000, 2_000
+    server.log("pots", [{"pot": pot, "species": "x" * 800_000, "size": 1.5, "bought": 1_700_000_000}])
+    eventually(lambda: len(server.query(["State.species"], [{"Tap.pot": pot}]).content) > 800_000, server.said)
+    keys = {"keys": [{"pot": pot}] * count, "fields": ["species"]}
+    rows = {"Tap.pot": [pot] * count}
+    late: dict[str, Any] = {"timestamps": [2_000_000_000] * count}
+    asks: list[Callable[[], httpx2.Response]] = [
+        lambda: server.http.post("/dataset/Pots/lookup", json=keys),
+        lambda: server.http.post("/dataset/Pots/lookup", json={**keys, **late}),
+        lambda: server.query(["State.species"], rows),
+        lambda: server.query(["State.species"], rows, **late),
+    ]
+    for ask in asks:
+        with unharmed(server, memory=700 * MB, share=SHARE):
+            answer = ask()
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
 def test_many_rows_are_taken_while_others_are_answered(server: ServerProcess) -> None:

@@ -8,8 +8,9 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, assert_never
 
 from caraway.compute.query.aliases import compile_alias
@@ -35,8 +36,9 @@ from caraway.compute.query.model import (
 from caraway.compute.query.planner import plan_query
 from caraway.compute.query.rounds import rounds
 from caraway.dtypes.instants import instant_us
+from caraway.dtypes.sizes import MAX_KEPT, Count, check_answer, count_of
 from caraway.dtypes.types import FLOAT, STRING, DataType, base_type, is_optional, optional, strip_optional, type_name
-from caraway.dtypes.values import to_json
+from caraway.dtypes.values import Convert, to_json
 from caraway.errors import InvalidInputError
 
 # At most this many plans are cached for one version of the graph. An application uses a handful. The bound keeps a
@@ -62,7 +64,7 @@ class CompiledPlan:
 
     `runs_user_code` is true if the plan calls a Python extractor, which may be slow. `asks_others` is true if other
     servers may own shards of the index. `stages` are the same steps in an order for async callers, who await the steps
-    that wait for another process or server.
+    that wait for another process or server. `counts` are the counts of the outputs that may have large values.
     """
 
     plan: QueryPlan
@@ -70,6 +72,7 @@ class CompiledPlan:
     stages: tuple[Stage, ...]
     outputs: tuple[tuple[str, Shown | None, bool, DataType | None], ...]
     output_names: tuple[str, ...]
+    counts: tuple[tuple[str, Count], ...]
     runs_user_code: bool
     asks_others: bool = False
 
@@ -144,6 +147,11 @@ class CompiledPlan:
                     spelled = "not optional" if dtype is None else type_name(dtype)
                     raise InvalidInputError(f"{name} is {spelled}, but row {column.index(None)} is null")
 
+    def check_size(self, batch: Batch) -> None:
+        """Raise `TooLargeError` if the outputs have too many bytes for an answer, before they are converted."""
+        if batch.rows and self.counts:
+            check_answer(self.counts, batch.columns)
+
     def stored(self, batch: Batch) -> StoredColumns:
         """Return the outputs of a computed batch, in stored form."""
         return {name: batch.columns[name] if batch.rows else [] for name in self.output_names}
@@ -207,6 +215,7 @@ class QueryEngine:
                 stages(plan, steps),
                 tuple(map(_output, plan.outputs)),
                 tuple(column.name for column in plan.outputs),
+                tuple(_counts(plan.outputs)),
                 any(isinstance(step, PythonStep) for step in plan.steps),
                 self.asks_others and any(isinstance(step, LookupStep) for step in plan.steps),
             )
@@ -230,6 +239,7 @@ class QueryEngine:
         Raises:
             UnknownEntityError: There is no such dataset.
             InvalidInputError: Keys, fields or timestamps don't fit the dataset.
+            TooLargeError: The rows have too many bytes.
         """
         spec = keyed_dataset(
             self.catalog,
@@ -247,11 +257,10 @@ class QueryEngine:
             raise InvalidInputError(f"timestamps: there are {len(timestamps)}, but {len(keys)} rows of keys")
         at = time.time_ns() // 1000 if timestamps is None else parse_instants(timestamps)
         rows = read_rows(self.catalog, self._reader, spec, columns, at=at, fields=fields, past=timestamps is not None)
-        data: Answer = {}
-        for (name, dtype), column in zip(rows.fields, rows.columns, strict=True):
-            convert = to_json(optional(dtype))
-            data[name] = [convert(value) for value in column]
-        return rows.found, data
+        fields_read = [(name, *_field(dtype)) for name, dtype in rows.fields]
+        columns = {name: column for (name, _, _), column in zip(fields_read, rows.columns, strict=True)}
+        check_answer([(name, count) for name, _, count in fields_read if count is not None], columns)
+        return rows.found, {name: [convert(value) for value in columns[name]] for name, convert, _ in fields_read}
 
     def compile_step(self, step: Step) -> Run | LaterRun:
         """Return the function that adds the columns of a step to a batch."""
@@ -290,6 +299,19 @@ def _output(column: TypedColumn) -> tuple[str, Shown | None, bool, DataType | No
     if column.dtype is None:
         return column.name, None, True, None
     return column.name, _shown(column.dtype), is_optional(column.dtype), column.dtype
+
+
+def _counts(outputs: Sequence[TypedColumn]) -> Iterator[tuple[str, Count]]:
+    for column in outputs:
+        # An output without a type is an input as it came, which the bound of a body's bytes bounds.
+        if column.dtype is not None and (count := count_of(column.dtype)) is not None:
+            yield column.name, count
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def _field(dtype: DataType) -> tuple[Convert, Count | None]:
+    """Return the conversion of a field's value to JSON, and the count of its values."""
+    return to_json(optional(dtype)), count_of(dtype)
 
 
 def _shown(dtype: DataType) -> Shown | None:

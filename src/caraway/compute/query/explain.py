@@ -85,7 +85,7 @@ def explain(plan: CompiledPlan) -> QueryExplained:
 def analyze(plan: CompiledPlan, data: Table, at: Instants | None, runs: int) -> QueryExplained:
     """Run a plan `runs` times, and return its explanation with the time of each part.
 
-    Raises what the query raises: `InvalidInputError`, or `ExtractorError` if user code failed.
+    Raises what the query raises: `InvalidInputError`, `ExtractorError` if user code failed, or `TooLargeError`.
     """
     parts: list[list[float]] = [[] for _ in range(len(plan.steps) + 3)]
     rows = 0
@@ -97,6 +97,7 @@ def analyze(plan: CompiledPlan, data: Table, at: Instants | None, runs: int) -> 
             step(batch)
             laps.append(clock.lap())
         plan.check(batch)
+        plan.check_size(batch)
         plan.answer(batch)
         laps += [0.0] * (len(parts) - 2 - len(laps))
         laps.append(clock.lap())

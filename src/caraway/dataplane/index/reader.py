@@ -15,7 +15,8 @@ from caraway.dataplane.index.windows.windows import Elsewhere, WindowReader
 from caraway.dataplane.topics.codec import RecordCodec
 from caraway.dataplane.topics.erased_keys import ErasedKeys
 from caraway.dataplane.topics.keys import check_read
-from caraway.errors import UnavailableError
+from caraway.dtypes.sizes import Count, count_of
+from caraway.errors import TooLargeError, UnavailableError
 from caraway.graph.plan.model import IndexKind, IndexPlan
 
 # At most this many readers are kept, one for each plan and set of columns; at the limit all are dropped. There are few
@@ -24,6 +25,10 @@ KEPT_READERS = 1000
 # A read of fewer keys than this isn't searched for equal keys, because the search would cost more than reading some
 # keys twice.
 MIN_ROWS_TO_SHARE = 8
+# The most bytes of the texts and lists of all rows of a read. An answer may have fewer, but a query may compute it from
+# longer texts. The bytes are counted after every COUNTED_ROWS rows, so that a read of fewer rows isn't slowed down. A
+# row of a topic has at most 900,000 bytes, so that these rows have at most 58 MB.
+MAX_READ_BYTES, COUNTED_ROWS = 256 * 1024 * 1024, 64
 
 KindReader = VersionReader | WindowReader | BucketReader
 
@@ -32,16 +37,25 @@ class IndexReader(Reader[IndexPlan, bytes]):
     """A reader of lookups. Thread safe; each call sees everything that was written before it."""
 
     def __init__(
-        self, store: IndexStore | IndexFollower, erased: ErasedKeys | None = None, *, elsewhere: Elsewhere | None = None
+        self,
+        store: IndexStore | IndexFollower,
+        erased: ErasedKeys | None = None,
+        *,
+        elsewhere: Elsewhere | None = None,
+        bounded: bool = True,
     ) -> None:
         """Read from `store`; keys that are `erased` are read as if they had never had a row.
 
-        If the database has only a part of the index, `elsewhere` returns the max event time of the other parts.
+        If the database has only a part of the index, `elsewhere` returns the max event time of the other parts. The
+        bytes of a read are `bounded`, except in a process whose memory is bounded as a whole.
         """
+        self._bounded = bounded
         self._store = store
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._elsewhere = elsewhere
-        self._readers: dict[tuple[bytes, tuple[str, ...]], KindReader] = {}
+        # For each plan and columns the reader, and the positions of the columns that may have large values, with the
+        # counts of these.
+        self._readers: dict[tuple[bytes, tuple[str, ...]], tuple[KindReader, list[tuple[int, Count]]]] = {}
 
     def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str], /) -> Rows:
         """Return the rows of `keys` as of `at_us`.
@@ -55,34 +69,39 @@ class IndexReader(Reader[IndexPlan, bytes]):
 
         Raises:
             InvalidInputError: The dataset lacks a column, or a key can't be decoded.
+            TooLargeError: The rows have too many bytes.
             UnavailableError: The database is damaged, being built anew or closed, or the disk fails; or this process
                 lacks a secret to compare keys with erased ones.
         """
         if self._store.refusing:
             raise UnavailableError("the index was damaged and isn't built anew yet; try again in a moment")
-        reader = self._reader(plan, tuple(columns))
+        reader, counts = self._reader(plan, tuple(columns))
         at_us = hiding_times(self._erased, plan, keys, at_us)
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
-        rows, found = [], []
+        rows, found, left = [], [], MAX_READ_BYTES
         try:
             read = reader.bound(self._store.iterator(), self._elsewhere)
             for key, time_us in zip(keys, times, strict=True):
                 values, there = read(key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
                 rows.append(values)
                 found.append(there)
+                if counts and len(rows) % COUNTED_ROWS == 0:
+                    left = _left(plan, rows[-COUNTED_ROWS:], counts, left)
         except DamagedError as error:
             self._store.mark_damaged(str(error))
             raise
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 
-    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> KindReader:
+    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> tuple[KindReader, list[tuple[int, Count]]]:
         # The asset is a hash of the dataset's definition, so plans with equal assets can share a reader.
         name = plan.asset, columns
         reader = self._readers.get(name)
         if reader is None:
             if len(self._readers) >= KEPT_READERS:
                 self._readers.clear()
-            reader = self._readers[name] = self._made(plan, columns)
+            counts = {column.name: count_of(column.dtype) for column in plan.fields if self._bounded}
+            large = [(n, count) for n, column in enumerate(columns) if (count := counts.get(column)) is not None]
+            reader = self._readers[name] = self._made(plan, columns), large
         return reader
 
     def _made(self, plan: IndexPlan, columns: tuple[str, ...]) -> KindReader:
@@ -130,6 +149,18 @@ class DatasetReader(QueryReader):
         if len(positions) == len(encoded):
             return plan, encoded, None
         return plan, list(positions), [positions[key] for key in encoded]
+
+
+def _left(plan: IndexPlan, rows: Sequence[Sequence[Any]], counts: Sequence[tuple[int, Count]], left: int) -> int:
+    """Return the bytes that are left of a read behind some rows. Raises `TooLargeError` if the rows have more."""
+    for position, count in counts:
+        left = count([row[position] for row in rows], left)
+        if left < 0:
+            raise TooLargeError(
+                f"the texts and lists of the rows that are read of {plan.dataset} may have {MAX_READ_BYTES >> 20} MiB, "
+                "and have more; ask for fewer keys or columns at a time"
+            )
+    return left
 
 
 def hiding_times(erased: ErasedKeys, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants) -> Instants:

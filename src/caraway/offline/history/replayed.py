@@ -49,7 +49,7 @@ class ReplayedIndex:
                 writer.apply(plan, messages)
         if plan.by_clock:
             advance_clock_time(self._store, plan.asset, now_us)
-        self._rows = DatasetReader(IndexReader(self._store, erased), [plan])
+        self._rows = DatasetReader(IndexReader(self._store, erased, bounded=False), [plan])
 
     def read(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
@@ -103,7 +103,7 @@ class KnownIndex:
         self._builds += 1
         with IndexStore(self._folder / str(self._builds)) as store:
             writer = IndexWriter(store, erased=self._erased)
-            rows = DatasetReader(IndexReader(store, self._erased), [self._plan])
+            rows = DatasetReader(IndexReader(store, self._erased, bounded=False), [self._plan])
             messages = encoded(self._topic.schema, self._records.columns, self._records.rows)
             written = 0
             for first, end in pairwise([*starts, len(order)]):

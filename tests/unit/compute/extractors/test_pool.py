@@ -271,7 +271,7 @@ def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
         runs = tuple(pool.compiler(COMMIT)(step, no_lookups) for step in steps)
         batch = Batch({"A.x": [7]}, 1, 0, past=False)
         # If the steps ran one after the other, the first would wait for the second for ever.
-        asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), runs_user_code=True).compute_async(batch))
+        asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), (), runs_user_code=True).compute_async(batch))
         assert batch.columns == {"A.x": [7], "A.a": [7], "A.b": [7]}
 
 
@@ -378,7 +378,7 @@ def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionP
     assert value(compiled, 2) == [4]
     eventually(lambda: compiled.expressions != (), limit=30)
     plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=(step(double_of_small),), outputs=())
-    told = explain(CompiledPlan(plan, (compiled,), (), (), (), runs_user_code=True)).steps[0].details
+    told = explain(CompiledPlan(plan, (compiled,), (), (), (), (), runs_user_code=True)).steps[0].details
     assert told == ("computed without its function:", 'A.y = (col("A.x") * 2)')
     busy = [pool.compiler(COMMIT)(step(loop_if_odd), no_lookups) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:

@@ -31,7 +31,7 @@ THREADS = 4
 # refused (429), since it would wait for seconds.
 MAX_UNDER_WAY = 64
 # The most values (rows times columns) of an answer. Each takes up to 250 bytes, in Python and as text, so an answer
-# takes up to 250 MB.
+# takes up to 250 MB, besides the bytes of its texts and lists (`caraway.dtypes.sizes`).
 MAX_CELLS = 1_000_000
 SECONDS = 30.0
 
@@ -119,7 +119,8 @@ class Queries:
 
 
 def _taken(plan: CompiledPlan, keep: Keep | None, take: Callable[[Batch], T], batch: Batch) -> T:
-    """Take the answer out of a batch, and pass the batch to `keep`."""
+    """Take the answer out of a batch, unless it would be too large, and pass the batch to `keep`."""
+    plan.check_size(batch)
     taken = take(batch)
     if keep is not None:
         keep(plan, batch)

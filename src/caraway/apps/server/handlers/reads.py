@@ -201,7 +201,7 @@ async def lookup(context: ReadContext, request: Request[LookupBody], dataset: st
         raise InvalidInputError('keys has to be a list of objects, such as [{"user": 1}]')
     look_up = partial(served.queries.lookup, dataset, keys, fields, body.timestamps)
     if len(keys) > INLINE_ROWS or request.is_large or served.queries.asks_others:
-        check_rows(len(keys), len(fields) or 1)
+        check_rows(len(keys), len(fields) or len(served.queries.catalog.dataset(dataset).fields))
         found, data = await context.queries.in_thread(look_up)
     else:
         found, data = look_up()

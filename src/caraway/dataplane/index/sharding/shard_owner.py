@@ -22,7 +22,7 @@ from caraway.dataplane.index.sharding.messages import Answer, Ask, Found, Moved,
 from caraway.dataplane.index.sharding.shard import Shard
 from caraway.dataplane.index.sharding.topics import Ends
 from caraway.dataplane.index.storage.intervals import latest
-from caraway.errors import CarawayError, InvalidInputError, UnavailableError
+from caraway.errors import CarawayError, InvalidInputError, TooLargeError, UnavailableError
 from caraway.graph.plan.model import IndexPlan
 from caraway.state.ownership.assignment import rendezvous
 from caraway.state.ownership.leases import HeldLease
@@ -146,7 +146,7 @@ class ShardOwner:
             return Moved(f"shard {ask.shard} of the index has just got another owner, which catches up")
         try:
             columns, found = own.shard.reader.read(plan, ask.keys, ask.at_us, ask.columns)
-        except InvalidInputError as error:
+        except (InvalidInputError, TooLargeError) as error:
             return Refused(str(error), invalid=True)
         except UnavailableError as error:
             return Refused(str(error))
