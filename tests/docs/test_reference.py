@@ -132,11 +132,12 @@ def _signatures(page: Path) -> Iterator[tuple[str, dict[str, object]]]:
             except SyntaxError:
                 continue
             assert isinstance(definition, ast.FunctionDef)
-            given = definition.args.args
+            args = definition.args
+            given = [*args.args, *args.kwonlyargs]
             # One with types is a signature, others are examples of use.
             if given and given[-1].annotation is not None:
-                defaults = [ast.literal_eval(default) for default in definition.args.defaults]
-                values = [...] * (len(given) - len(defaults)) + defaults
+                defaults = [None] * (len(args.args) - len(args.defaults)) + [*args.defaults, *args.kw_defaults]
+                values = [... if default is None else ast.literal_eval(default) for default in defaults]
                 yield name, {a.arg: value for a, value in zip(given, values, strict=True) if a.arg != "reference"}
 
 

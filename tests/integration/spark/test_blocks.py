@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,10 @@ def test_no_record_waits_for_a_row_behind_it_of_which_nothing_is_made(
         codec.encode_value(op=PUT, time_us=1, ingested_us=1, row=[of.get(c.name, []) for c in codec.schema.columns])
         for codec, of in ((of_clicks, row), (of_users, nobody))
     ]
+
+    def has(count: int) -> bool:
+        return sum(len(positions_of(one)) for one in consumed(broker, job.output.name)) == count
+
     # The batch of real-time mode, at whose end everything is sent, is longer than the test may take.
     query = start_job(
         spark,
@@ -177,9 +182,6 @@ def test_no_record_waits_for_a_row_behind_it_of_which_nothing_is_made(
                 for _ in range(3):
                     producer.produce(users.name, values[1], of_users.encode_key([2]))
             assert producer.flush(60) == 0
-            eventually(
-                lambda count=count: sum(len(positions_of(one)) for one in consumed(broker, job.output.name)) == count,
-                lambda: str(query.exception()),
-            )
+            eventually(partial(has, count), lambda: str(query.exception()))
     finally:
         query.stop()

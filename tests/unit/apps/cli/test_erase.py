@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from caraway.apps.cli import app
 from tests.unit.client.stub import running
 
-ANSWERS = {"erasures": [], "remaining": []}
+ANSWERS: dict[str, list[str]] = {"erasures": [], "remaining": []}
 
 
 @pytest.mark.parametrize("dataset", ["Größen", "Key?x", "Key#x", "Key/x"])

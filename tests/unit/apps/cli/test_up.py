@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from caraway.apps.cli import up as up_module
+from caraway.apps.cli.output import out
 from caraway.apps.cli.up import up
 from caraway.process.settings.settings import Settings
 
@@ -44,6 +45,6 @@ def test_a_stack_is_stopped_in_order_when_its_terminal_is_closed(
 
     stacks.clear()
     monkeypatch.setattr(up_module, "Stack", _Stack)
-    monkeypatch.setattr(up_module.out, "print", fail)
+    monkeypatch.setattr(out, "print", fail)
     up()
     assert stacks[0].calls == ["start", "stop"]

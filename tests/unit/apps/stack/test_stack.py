@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -260,6 +261,10 @@ def test_a_killed_part_comes_back_and_is_counted(stack: FakeStack) -> None:
     assert [part.restarts for part in report.parts if part.name == "engine"] == [1]
 
 
+def was_restarted(stack: FakeStack, times: int) -> bool:
+    return part_of(stack, "engine").restarts == times
+
+
 # Rich raises `SystemExit` if the reader of a pipe has ended.
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "no terminal"), SystemExit(1)])
 def test_parts_are_watched_even_if_no_report_can_be_printed(stack: FakeStack, error: BaseException) -> None:
@@ -270,7 +275,7 @@ def test_parts_are_watched_even_if_no_report_can_be_printed(stack: FakeStack, er
     stack.start(fail)
     for number in (1, 2):
         kill(stack, "engine")
-        eventually(lambda number=number: part_of(stack, "engine").restarts == number)
+        eventually(partial(was_restarted, stack, number))
         eventually(lambda: part_of(stack, "engine").state is PartState.RUNNING)
 
 
