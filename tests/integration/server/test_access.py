@@ -219,7 +219,7 @@ def test_a_branch_is_a_limit(users: Guarded, guarded: ServerProcess) -> None:
 
 
 def test_an_older_branch_gives_no_right_on_a_younger_one(users: Guarded, guarded: ServerProcess) -> None:
-    """An account with all rights on an older branch, and the right to read a younger one, gets no row into the latter."""
+    """An account with all rights on an older branch that may read a younger one gets no row into the latter."""
     for name in ("older", "younger"):
         assert guarded.http.post("/init", json={}, headers={"X-Caraway-Branch": name}).status_code == 200
     content = encode_commit(CommitRequest(message="visitors", graph=graph_of(Visitors), incremental=True))
