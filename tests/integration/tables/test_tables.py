@@ -242,6 +242,20 @@ def test_times_that_are_none_make_dead_letters_and_the_others_go_on(database: Re
     assert (letter["key"], letter["row"]["weight"], letter["row"]["raw"]) == ({"id": "2"}, "1.50", {"base64": "/w=="})
 
 
+def test_values_of_postgres_that_python_lacks_do_not_stop_a_table(empty_postgres: str) -> None:
+    values = {"hour": "24:00:00", "zoned": "24:00:00+00", "spent": "100000000 years", "days": "[2024-01-01,infinity)"}
+    types = {"hour": "time", "zoned": "timetz", "spent": "interval", "days": "daterange"}
+    with closing(PostgresDatabase(empty_postgres)) as database:
+        database.create(key=True, more="".join(f", {name} {column}" for name, column in types.items()))
+        insert(database, (1, 10, 1), (2, 20, 2))
+        for name, value in values.items():
+            database.execute(f"UPDATE hives SET {name} = '{value}' WHERE id = 1")
+        reading = Reading(database, "hives", fields=(*PLAIN, *(field_of(name, optional(STRING)) for name in values)))
+        reading.round(reading.worker())
+        texts = ["24:00:00", "24:00:00+00", "100000000 years", "[2024-01-01, infinity)"]
+        assert reading.rows() == [[1, 10, *texts], [2, 20, None, None, None, None]]
+
+
 @pytest.mark.parametrize("key", [True, False])
 def test_rows_before_a_time_that_is_none_may_change_while_their_page_is_read(empty_postgres: str, key: bool) -> None:
     """All rows of a page come from one statement, whose rows stay the same."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import date, datetime
 from typing import Any
 
 import orjson
@@ -22,6 +21,8 @@ from caraway.graph.systems import PostgresSystem, RedshiftSystem
 try:
     import psycopg
     from psycopg import sql
+    from psycopg.adapt import Loader
+    from psycopg.pq import Format
     from psycopg.types.string import TextLoader
 except ImportError as error:
     raise UnavailableError(
@@ -165,10 +166,10 @@ class PostgresTable:
         select = [self._select.get(name, quote(name)) for name in page.columns]
         statement, parameters = page_statement(page, self._table, quote, select=select)
         with self._errors(), self._connected().cursor() as cursor:
-            # Python can't represent some values, such as the time "infinity". The rest of a page must come from the
-            # same statement, since the table may change before another one, so the loaders are those for such values.
-            for name, loader in (("timestamp", _Instant), ("timestamptz", _Instant), ("date", _Day)):
-                cursor.adapters.register_loader(name, loader)
+            # Values that Python can't represent, such as the time "infinity", are returned as texts. Another statement
+            # for the rest of the page wouldn't do, since the table may have changed by then.
+            for name in _LENIENT:
+                cursor.adapters.register_loader(name, _Lenient)
             yield from chunks(cursor.stream(statement, parameters, size=_STREAMED), page.limit)
 
     def close(self) -> None:
@@ -264,6 +265,8 @@ class PostgresTable:
             raise UnavailableError(f"{self.where}: {text}{_remedy(error)}") from None
 
 
+# Types with values that Python can't represent, such as infinity, the hour 24, or years before Christ.
+_LENIENT = ("date", "interval", "time", "timestamp", "timestamptz", "timetz")
 # The rows that libpq hands over at a time while the rest is on its way.
 _STREAMED = 500
 
@@ -306,26 +309,20 @@ def _planned_rows(plan: Any) -> int | None:
             return None
 
 
-class _Instant(TextLoader):
-    """Loads a time, or as a text one that Python doesn't have."""
+class _Lenient(Loader):
+    """Loads a value as the driver does, or as a text if Python has no such value."""
+
+    def __init__(self, oid: int, context: Any = None) -> None:
+        super().__init__(oid, context)
+        exact = psycopg.adapters.get_loader(oid, Format.TEXT)
+        assert exact is not None  # noqa: S101 (the driver has one for each of the types)
+        self._exact = exact(oid, context)
 
     def load(self, data: Any) -> Any:
-        text = bytes(data).decode()
         try:
-            return datetime.fromisoformat(text)
-        except ValueError:
-            return text
-
-
-class _Day(TextLoader):
-    """Loads a day, or as a text one that Python doesn't have."""
-
-    def load(self, data: Any) -> Any:
-        text = bytes(data).decode()
-        try:
-            return date.fromisoformat(text)
-        except ValueError:
-            return text
+            return self._exact.load(data)
+        except psycopg.DataError:
+            return bytes(data).decode()
 
 
 def _remedy(error: "psycopg.Error") -> str:
