@@ -176,7 +176,8 @@ class CommitService:
         _refuse_several_pipelines(after)
         _keep_lineage(before, request, after)
         approve(touched(before, after))
-        warnings = (*self._check_secrets(before, after), *passwords_in_clear(after, _changed(before, after)))
+        changed = {spec.name for spec in _changed(before, after)}
+        warnings = (*self._check_secrets(before, after), *passwords_in_clear(after, changed))
         self._check_imports(before, after)
         change = self._change(head, before, after)
         share(change)
@@ -228,7 +229,8 @@ class CommitService:
 
         Raises `CommitError` if a definition that is new or changed names a secret that doesn't exist.
         """
-        faults, warnings = lacking(secret_references(after), self._look_up, _changed(before, after))
+        changed = {spec.name for spec in _changed(before, after)}
+        faults, warnings = lacking(secret_references(after), self._look_up, changed)
         if faults:
             raise CommitError("\n".join(faults))
         return tuple(warnings)
@@ -236,8 +238,8 @@ class CommitService:
     def _check_imports(self, before: Graph, after: Graph) -> None:
         """Raise `CommitError` if a function of a definition that is new or changed imports a module that isn't here."""
         functions = [
-            (f"function {name}.{part.name} can't run on the server", part.pickled)
-            for name, spec in _changed(before, after).items()
+            (f"function {spec.name}.{part.name} can't run on the server", part.pickled)
+            for spec in _changed(before, after)
             for part in parts_of(spec)
             if isinstance(part, PythonFunction | PythonExtractor)
         ]
@@ -339,14 +341,12 @@ class CommitService:
         return CommitOutcome(commit_id=commit.id, summary=summary, plan=change.plan_after, details=details(change))
 
 
-def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
-    datasets: Mapping[str, DatasetSpec] = {spec.name: spec for spec in graph.datasets}
-    return {**datasets, **{spec.name: spec for spec in graph.featuresets}}
-
-
-def _changed(before: Graph, after: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
-    old = _entities(before)
-    return {name: spec for name, spec in _entities(after).items() if old.get(name) != spec}
+def _changed(before: Graph, after: Graph) -> list[DatasetSpec | FeaturesetSpec]:
+    """Return what is new or changed. A dataset and a featureset may have the same name."""
+    return [
+        *(spec for spec in after.datasets if spec not in before.datasets),
+        *(spec for spec in after.featuresets if spec not in before.featuresets),
+    ]
 
 
 def _previewed(change: CommitChange, warnings: tuple[str, ...]) -> CommitOutcome:

@@ -346,15 +346,30 @@ def test_a_function_that_was_traced_is_not_checked_since_its_expression_runs(wor
         asked.extend(functions)
         return [""] * len(functions)
 
-    def filtered(name: str, traced: Node | None) -> DatasetSpec:
-        function = PythonFunction(name="f", source_code=name, pickled=name.encode())
-        operator = FilterFunction(of=Input(dataset="Clicks"), function=function, traced=traced)
-        pipeline = PipelineSpec(name="sieve", inputs=("Clicks",), operator=operator)
-        return replace(clicks(), name=name, sources=(), pipelines=(pipeline,))
-
-    graph = Graph(datasets=(clicks(), filtered("Traced", Literal(value=True, dtype=BOOL)), filtered("Called", None)))
+    graph = Graph(datasets=(clicks(), filtered("Traced", Literal(value=True, dtype=BOOL)), filtered("Called")))
     CommitService(world, world, world, check_functions=check).commit(CommitRequest(message="", graph=graph))
     assert asked == [b"Called"]
+
+
+def filtered(name: str, traced: Node | None = None) -> DatasetSpec:
+    function = PythonFunction(name="f", source_code=name, pickled=name.encode())
+    operator = FilterFunction(of=Input(dataset="Clicks"), function=function, traced=traced)
+    pipeline = PipelineSpec(name="sieve", inputs=("Clicks",), operator=operator)
+    return replace(clicks(), name=name, sources=(), pipelines=(pipeline,))
+
+
+def test_a_new_dataset_is_checked_also_if_a_featureset_has_its_name(world: World, service: CommitService) -> None:
+    service.commit(CommitRequest(message="first", graph=FIRST))
+    asked: list[Sequence[bytes]] = []
+
+    def check(functions: Sequence[bytes]) -> Sequence[str]:
+        asked.append(functions)
+        return ["No module named 'tools'"] * len(functions)
+
+    graph = replace(FIRST, datasets=(*FIRST.datasets, filtered("Shopper")))
+    with pytest.raises(CommitError, match=r"function Shopper\.f can't run .*'tools'"):
+        CommitService(world, world, world, check_functions=check).commit(CommitRequest(message="", graph=graph))
+    assert asked == [[b"Shopper"]]
 
 
 def of_shop(port: int = 55432, key: str = "first secret", **more: Any) -> Graph:
