@@ -57,15 +57,17 @@ def reached(positions: Offsets, written: Iterable[str], ends: LedEnds) -> dict[s
 def note(checkpoint: Path, topics: Mapping[str, Reached]) -> None:
     """Write how far a job has come into its checkpoint, if this has a committed batch; see `reached`.
 
-    Other partitions keep their notes. If the disk is full, all do: a loss is then found by older ones, and the engine
-    goes on.
+    Other partitions keep their notes, also those at the noted offset: they were there in the noted epoch already, and a
+    later leader may have lost what is before it. If the disk is full, all do: a loss is then found by older ones, and
+    the engine goes on.
     """
     if not topics or not (checkpoint / "commits").is_dir():
         return
     known = noted(checkpoint)
     for topic, each in topics.items():
         before = known.get(topic, Reached({}, {}))
-        known[topic] = Reached({**before.offsets, **each.offsets}, {**before.epochs, **each.epochs})
+        moved = {p: at for p, at in each.offsets.items() if before.offsets.get(p) != at}
+        known[topic] = Reached({**before.offsets, **moved}, {**before.epochs, **{p: each.epochs[p] for p in moved}})
     text = json.dumps(
         {t: {str(p): [at, each.epochs[p]] for p, at in each.offsets.items()} for t, each in known.items()}
     )

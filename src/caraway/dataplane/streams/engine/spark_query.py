@@ -129,7 +129,9 @@ class SparkQuery:
         """Return the offsets up to which all is processed and committed, and the number of the next batch."""
         ends = [source["endOffset"] for source in progress.get("sources", ()) if source["endOffset"]]
         if ends:
-            return ends[0], progress["batchId"] + 1
+            # The numbers of partitions are text in Spark's JSON.
+            offsets = {topic: {int(p): at for p, at in partitions.items()} for topic, partitions in ends[0].items()}
+            return offsets, progress["batchId"] + 1
         return position_of(self.checkpoint).offsets, next_batch(self.checkpoint)
 
     def _messages_done(self, offsets: Offsets, batch: int) -> int:

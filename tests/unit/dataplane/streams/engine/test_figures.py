@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from caraway.dataplane.streams.engine.lag import Observer
+from caraway.dataplane.streams.engine.losses import noted
 from caraway.dataplane.streams.engine.phases import LEFT_BEHIND_RECORDS, Phase
 from caraway.dataplane.streams.engine.slots import SlotBook
 from caraway.dataplane.streams.engine.spark_query import LOOK_SECONDS, SparkQuery, checkpoint_figures
 from caraway.dataplane.streams.spark.live import RealTimeRows
+from caraway.dataplane.topics.positions import LedEnd
+from caraway.dataplane.topics.truncation import Reached
 from tests.unit.dataplane.streams.engine.test_jobs import plan
 
 TOLD: dict[str, Any] = {
@@ -65,6 +68,7 @@ class Rig:
             lambda: {"run": self.live},
             lambda topics: dict.fromkeys(topics, self.size),
             lambda: self.now,
+            lambda _: {"d": {0: LedEnd(self.end, 4)}},
         )
         self.observer.watch(plan("a").inputs)
         return SparkQuery(
@@ -129,6 +133,17 @@ def test_a_checkpoint_counts_nothing_twice_and_takes_nothing_back(tmp_path: Path
     assert query.progress()["lag_records"] == 200 - 130
     rig.look(end=200, batch=9, live=5)
     assert query.progress()["lag_records"] == 200 - (130 + 5)
+
+
+def test_a_query_notes_the_epoch_in_which_it_reached_the_position_of_its_progress(tmp_path: Path) -> None:
+    (tmp_path / "commits").mkdir()
+    rig = Rig()
+    query = rig.query(Phase.LIVE, tmp_path)
+    rig.running.lastProgress = Progress(json.dumps(TOLD))
+    for _ in range(2):
+        rig.look(end=100)
+    query.progress()
+    assert noted(tmp_path) == {"d": Reached({0: 60}, {0: 4})}
 
 
 def test_a_query_without_progress_stands_where_its_checkpoint_does(tmp_path: Path) -> None:

@@ -42,6 +42,14 @@ def test_what_is_noted_is_kept_and_later_notes_change_only_what_they_know(tmp_pa
     assert [path.name for path in checkpoint.iterdir() if path.is_file()] == [FILE]
 
 
+def test_a_position_keeps_the_epoch_in_which_it_was_reached(tmp_path: Path) -> None:
+    """A later leader may have lost what is before the position, and taken other records since."""
+    checkpoint = committed(tmp_path / "job")
+    note(checkpoint, {"in": Reached({0: 10, 1: 20}, {0: 1, 1: 1})})
+    note(checkpoint, {"in": Reached({0: 10, 1: 21}, {0: 2, 1: 2})})
+    assert noted(checkpoint) == {"in": Reached({0: 10, 1: 21}, {0: 1, 1: 2})}
+
+
 def test_a_checkpoint_without_a_committed_batch_stays_empty_and_a_damaged_file_says_nothing(tmp_path: Path) -> None:
     new = tmp_path / "new"
     new.mkdir()
