@@ -20,7 +20,7 @@ record Version(
   static final int DELETE = -1;
   private static final byte[] NOTHING = {};
 
-  private static final int HEADER_BYTES = 1 + 2 * Long.BYTES + Short.BYTES;
+  private static final int HEADER_BYTES = 1 + 2 * Long.BYTES + Integer.BYTES;
   // The most revisions of a record that are kept. All but the newest are only for records that are read late, so most need none of them.
   private static final int MOST_REVISIONS = 8;
   // The first byte of an encoded record has the operation, plus one, and these bits. An arrival and a former revision follow only if there are any.
@@ -58,7 +58,7 @@ record Version(
     if (arrival != 0) {
       out.putLong(arrival);
     }
-    out.putShort((short) rev.length).put(rev);
+    out.putInt(rev.length).put(rev);
   }
 
   static Version decode(byte[] key, byte[] value) {
@@ -84,7 +84,7 @@ record Version(
     int first = in.get();
     long ingested = in.getLong();
     long arrival = (first & ARRIVED) == 0 ? 0 : in.getLong();
-    byte[] rev = new byte[in.getShort() & 0xffff];
+    byte[] rev = new byte[in.getInt()];
     in.get(rev);
     return new Version((first & OPERATION) - 1, time, ingested, arrival, (first & CORRECTED) != 0, null, id, rev, NOTHING);
   }

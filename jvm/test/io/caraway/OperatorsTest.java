@@ -59,6 +59,7 @@ public final class OperatorsTest {
     }
     // With this seed rows less than the gap of a session apart were kept, if it was between the seconds in which they lie.
     AdjacentRowsTest.run(56);
+    retractedRows(5_000);
     // Without many seeds a tenth of the rows has to do: a hundred times the bounds that are checked.
     int share = seeds < 100 ? 10 : 1;
     hotKey(300_000 / share);
@@ -392,6 +393,21 @@ public final class OperatorsTest {
       worst = Math.max(worst, memory.accesses - before);
     }
     check(worst <= 20, "a row of %s cost %d pages", kind, worst);
+  }
+
+  /** Tests that a step stores and reads a revision in which the step before lists very many retracted rows, such as those that a filter drops. */
+  private static void retractedRows(int rows) {
+    SortedPages pages = new SortedPages(new Traces.Memory());
+    MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
+    AdjacentRowState state = new AdjacentRowState(new AdjacentRowState.Rule(AdjacentRowState.Kind.FIRST, 0, FOREVER), Slice.of(pages, KEY), maxEventTime);
+    for (int i = 0; i < rows; i++) {
+      state.version(new Version(Version.RETRACT, i, 0, ByteBuffer.allocate(12).putLong(i).array(), new byte[] {1}, new byte[0]), part -> { });
+    }
+    List<Version> sent = new ArrayList<>();
+    state.version(new Version(Version.PUT, rows, 0, ByteBuffer.allocate(12).putLong(rows).array(), new byte[] {1}, new byte[] {7}), part -> sent.add(part.version()));
+    Version last = sent.get(sent.size() - 1);
+    Version read = Version.decode(last.key(), last.encode());
+    check(Arrays.equals(last.rev(), read.rev()) && Arrays.equals(last.row(), read.row()), "a revision of %d bytes is stored as %d", last.rev().length, read.rev().length);
   }
 
   /** Tests that an endless stream keeps only the state of its horizon, and of the time in which a max event time settles. */
