@@ -1,6 +1,5 @@
 """`caraway dead-letters`: rows that an endpoint refused or at which a pipeline failed."""
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from rich.markup import escape
 from caraway.apps.cli.options import command
 from caraway.apps.cli.output import err, out, plain_table
 from caraway.apps.cli.remote import BranchOptions, JsonOption, ServerOptions, ask, show_json
+from caraway.apps.cli.rows import parse_json
 from caraway.errors import InvalidInputError, RemoteError
 
 dead_letters = typer.Typer(
@@ -214,7 +214,7 @@ def _repaired(row: object, changes: Iterable[str]) -> dict[str, object]:
             repaired.pop(name, None)
             continue
         try:
-            repaired[name] = json.loads(text)
-        except json.JSONDecodeError:
+            repaired[name] = parse_json(text)
+        except ValueError:
             repaired[name] = text
     return repaired

@@ -140,9 +140,14 @@ def _limited(lines: TextIO, name: str) -> str:
 
 def _parsed(text: str, name: str, remedy: str = "") -> Any:
     try:
-        return json.loads(text, parse_int=_integer, parse_constant=NOT_FINITE.get)
+        return parse_json(text)
     except ValueError as error:
         raise InvalidInputError(f"{name} isn't JSON: {error}{remedy}") from error
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text, in a form that a request can have. Raises `ValueError` if it isn't JSON."""
+    return json.loads(text, parse_int=_integer, parse_constant=NOT_FINITE.get)
 
 
 def _integer(digits: str) -> int | str:

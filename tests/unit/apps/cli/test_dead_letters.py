@@ -69,6 +69,13 @@ def test_those_of_a_reason_are_replayed_together(stub: Stub) -> None:
     assert sent == [(f"0-{number}/replay", {"row": {"user": 1, "amount": 12.5}}) for number in (9, 6)]
 
 
+@pytest.mark.parametrize(("given", "sent"), [("1e2", 100.0), (str(10**20), str(10**20)), ("Infinity", "inf")])
+def test_a_column_is_repaired_with_any_number(stub: Stub, given: str, sent: object) -> None:
+    stub.answers = [(200, {"row": {"amount": "old"}}), (200, {"id": "0-9", "dataset": "Orders", "already": False})]
+    told = runner.invoke(app, ["dead-letters", "replay", "0-9", "--set", f"amount={given}", "--url", stub.url])
+    assert (told.exit_code, stub.last.json) == (0, {"row": {"amount": sent}})
+
+
 def test_what_was_replayed_before_is_not_sent_again(stub: Stub) -> None:
     stub.answers = [*PAGES[1:]]
     told = runner.invoke(app, ["dead-letters", "replay", "--reason", "amount", "--json", "--url", stub.url])
