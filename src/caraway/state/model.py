@@ -114,6 +114,12 @@ class JobRecord:
         """The state as people are told of it: "paused", or the one that an engine last reported."""
         return PAUSED if self.paused and self.desired is DesiredState.RUNNING else self.state
 
+    @property
+    def standstill(self) -> str:
+        """The state of a job that doesn't run, and who has to act, for people."""
+        who = "a person has to let it go on" if self.shown_state == PAUSED else "an engine has to run it"
+        return f"{self.shown_state}; {who}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchRecord:

@@ -102,6 +102,7 @@ def test_jobs_say_why_they_lag(plan: GraphPlan) -> None:
         ([], "no engine has taken it yet"),
         ([replace(running, state=JobState.FAILING, error="no slots")], "it fails: no slots"),
         ([replace(running, state=JobState.STARTING)], "it is starting; an engine has to run it"),
+        ([replace(running, state=JobState.STOPPED, paused=True)], "it is paused; a person has to let it go on"),
         ([running], "it has not shown yet that it has done all rows"),
     ]
     for records, reason in reasons:

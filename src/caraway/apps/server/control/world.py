@@ -77,7 +77,7 @@ def unready(job: JobRecord | None) -> str:
         case JobState.FAILING:
             return f"the job fails: {job.error}"
         case JobState.PENDING | JobState.STARTING | JobState.STOPPED:
-            return f"the job is {job.state}; an engine has to run it"
+            return f"the job is {job.standstill}"
 
 
 def unstopped(job: JobRecord | None, now: datetime) -> str:

@@ -155,7 +155,7 @@ def _job_lag(job: JobPlan, record: JobRecord | None) -> LaggingPart:
     elif record.state is JobState.FAILING:
         reason = f"it fails: {record.error}"
     elif record.state is not JobState.RUNNING:
-        reason = f"it is {record.state}; an engine has to run it"
+        reason = f"it is {record.standstill}"
     else:
         reason = "it has not shown yet that it has done all rows"
         reported = record.progress.get("lag_records")

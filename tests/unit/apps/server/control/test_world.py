@@ -39,6 +39,8 @@ def test_a_job_is_ready_when_it_has_reported_that_it_has_caught_up() -> None:
     assert "hasn't reported its progress" in unready(replace(JOB, progress={}))
     assert "out of memory" in unready(replace(JOB, state=JobState.FAILING, error="out of memory"))
     assert "an engine has to run it" in unready(replace(JOB, state=JobState.PENDING))
+    paused = replace(JOB, state=JobState.STOPPED, paused=True)
+    assert unready(paused) == "the job is paused; a person has to let it go on"
     assert "isn't registered" in unready(None)
 
 
