@@ -249,6 +249,30 @@ def test_an_older_branch_gives_no_right_on_a_younger_one(users: Guarded, guarded
     assert statuses(reader)["log"] == 200
 
 
+def test_a_dataset_with_the_name_of_another_branch_s_shows_nothing_of_that_one(
+    users: Guarded, guarded: ServerProcess
+) -> None:
+    spec = Visitors.to_spec()
+    for branch, version in (("theirs", 11), ("ours", 12)):
+        assert guarded.http.post("/init", json={}, headers={"X-Caraway-Branch": branch}).status_code == 200
+        graph = Graph(datasets=(replace(spec, version=version),))
+        content = encode_commit(CommitRequest(message=branch, graph=graph))
+        made = guarded.http.post("/commit", content=content, headers={"X-Caraway-Branch": branch})
+        assert made.status_code == 200, made.text
+
+    def shown(client: httpx2.Client) -> tuple[set[str], set[str]]:
+        """Return the branches of the assets of Visitors in the ledger, and those of the entries."""
+        found = client.get("/api/v1/ledger", params={"closed": 999}).json()
+        of = {asset["id"]: asset["branches"] for asset in found["assets"] if asset["dataset"] == "Visitors"}
+        entries = [entry["asset"] for entry in found["entries"] if entry["asset"] in of]
+        return {branch for names in of.values() for branch in names}, {b for asset in entries for b in of[asset]}
+
+    both = users.user("both-of-one-name", Grant(modes=frozenset(Mode), branches=frozenset({"ours", "theirs"})))
+    assert all(found >= {"ours", "theirs"} for found in shown(both))
+    ours = users.user("one-of-one-name", Grant(modes=frozenset(Mode), branches=frozenset({"ours"})))
+    assert shown(ours) == ({"ours"}, {"ours"})
+
+
 def test_what_was_changed_and_refused_is_written_down(users: Guarded, guarded: ServerProcess) -> None:
     client = users.user("watched", Grant(modes=frozenset({Mode.READ_DATA})))
     content = encode_commit(CommitRequest(message="no", graph=Graph()))

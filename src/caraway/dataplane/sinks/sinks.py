@@ -47,6 +47,7 @@ class SinkStatus:
 
     Attributes:
         dataset: The dataset whose changes are written.
+        sink_id: The name of the sink's asset.
         sink: The connector, as people read it.
         target: The name of the thing that is written.
         system: The name of its system.
@@ -62,6 +63,7 @@ class SinkStatus:
     """
 
     dataset: str
+    sink_id: str
     sink: str
     target: str
     system: str
@@ -229,6 +231,7 @@ def _status(running: Leased[SinkPlan, SinkWorker]) -> SinkStatus:
     plan, worker, failure = running.plan, running.worker, running.work.failure
     return SinkStatus(
         dataset=plan.dataset.name,
+        sink_id=plan.sink_id,
         sink=plan.sink.connector.identifier,
         target=plan.target,
         system=plan.sink.connector.system_name,
@@ -247,6 +250,7 @@ def _standby(plan: SinkPlan) -> SinkStatus:
     """Return the state of a sink that another server is to write."""
     return SinkStatus(
         dataset=plan.dataset.name,
+        sink_id=plan.sink_id,
         sink=plan.sink.connector.identifier,
         target=plan.target,
         system=plan.sink.connector.system_name,

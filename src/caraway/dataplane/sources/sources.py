@@ -38,6 +38,7 @@ class SourceStatus:
 
     Attributes:
         dataset: The dataset that it feeds.
+        topic: The topic to which its rows are written.
         source: The connector, as people read it.
         system: The name of its system.
         state: "reading", "waiting" while what is computed from its rows is too far behind, "closed" if it was bounded
@@ -62,6 +63,7 @@ class SourceStatus:
     """
 
     dataset: str
+    topic: str
     source: str
     system: str
     state: str
@@ -220,6 +222,7 @@ def _status(running: Leased[IngestPlan, SourceWorker]) -> SourceStatus:
     target = worker.target
     return SourceStatus(
         dataset=target.dataset,
+        topic=target.topic,
         source=target.source,
         system=target.system,
         state=_state(worker, error),
@@ -243,6 +246,7 @@ def _standby(plan: IngestPlan) -> SourceStatus:
     """Return the state of a source that another server is to read."""
     return SourceStatus(
         dataset=plan.topic.dataset,
+        topic=plan.topic.name,
         source=plan.source.connector.identifier,
         system=plan.source.connector.system_name,
         state="standby",

@@ -53,6 +53,7 @@ def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other() -> No
 def status(**changes: object) -> SourceStatus:
     plain: dict[str, object] = {
         "dataset": "Hives",
+        "topic": "caraway.Hives.1",
         "source": "[Postgres: pg](table=hives)",
         "system": "pg",
         "state": "reading",
@@ -111,6 +112,7 @@ def test_sources_of_one_system_and_dataset_are_put_together_and_those_of_other_s
 def sink_status(*, backlog: int | None, written_at: float | None, error: str = "", owned: bool = True) -> SinkStatus:
     return SinkStatus(
         dataset="Hives",
+        sink_id="Hives.1",
         sink="[Redis: r](prefix=hives)",
         target="hives_main_v1",
         system="r",

@@ -19,6 +19,7 @@ from caraway.errors import ForbiddenError
 from caraway.graph.lineage import effective_field_tags, effective_tags, extractor_tags
 from caraway.graph.references import outputs_of
 from caraway.graph.specs import Graph
+from caraway.state.blueprints import EMITS
 from caraway.state.permissions import Caller, Grant, Mode
 from caraway.state.plans import Planned
 
@@ -181,14 +182,21 @@ class AccessLimits:
             found = tags.readable[key] = readable(served.graph, tags, caller, branch)
         return found
 
-    def shown_datasets(self, caller: Caller) -> Callable[[str], bool]:
-        """Return whether datasets, which may be of any branch, may be named to the caller.
+    def shown_assets(
+        self, caller: Caller, references: Callable[[], Mapping[str, Collection[str]]]
+    ) -> Callable[[str, str], bool]:
+        """Return whether assets, given as the names of their datasets and their ids, may be shown to the caller.
 
-        A dataset is if the caller may read its definition on a branch, and on none of these branches is kept from it by
-        its tags.
+        An asset is if the caller may read its dataset's definition on a branch, is kept from it on none of these
+        branches by its tags, and may read definitions of a branch that needs the asset. The name of the dataset alone
+        isn't enough, since everybody who may commit to a branch can give a dataset there the name of another branch's.
+
+        Args:
+            caller: The caller.
+            references: Returns the branches that need each asset, by its id. It isn't called if all may be shown.
         """
         if caller.may_everywhere(Mode.READ_DEFINITION):
-            return lambda _: True
+            return lambda _dataset, _asset: True
         shown, hidden = set[str](), set[str]()
         for branch, served in self._graphs.all().items():
             if caller.may(Mode.READ_DEFINITION, branch):
@@ -197,7 +205,13 @@ class AccessLimits:
                 allowed = permitted(caller, Mode.READ_DEFINITION, branch, tagged)
                 shown |= allowed
                 hidden |= tagged.keys() - allowed
-        return (shown - hidden).__contains__
+        datasets = shown - hidden
+        assets = {
+            asset.partition(EMITS)[0]
+            for asset, branches in references().items()
+            if any(caller.may(Mode.READ_DEFINITION, branch) for branch in branches)
+        }
+        return lambda dataset, asset: dataset in datasets and asset.partition(EMITS)[0] in assets
 
     def check_fields(
         self, request: Request[Any, Any], served: ServedGraph, mode: Mode, dataset: str, names: Iterable[str]

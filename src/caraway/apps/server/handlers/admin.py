@@ -24,6 +24,7 @@ from caraway.apps.server.metrics import (
     set_sources,
 )
 from caraway.errors import UnavailableError
+from caraway.state.blueprints import AssetKind, content_of
 from caraway.state.model import MAIN, JobRecord
 from caraway.state.ownership.members import ENGINES
 from caraway.state.permissions import Mode
@@ -61,17 +62,20 @@ async def health(context: ServerContext, request: Request) -> HttpResponse:
 async def status(context: ServerContext, request: Request) -> HttpResponse:
     """Return the version, the commit, topics, the index, the sources and sinks of this server, engines and jobs.
 
-    Datasets, and what belongs to them, are those that the caller may read.
+    Datasets are those that the caller may read, and what belongs to datasets is of a branch that the caller may read.
     """
     deployment, caller = context.deployment, request.caller
     served = deployment.graphs.require_served_graph()
-    graph, is_shown = served.graph, context.limits.shown_datasets(caller)
+    graph = served.graph
+    is_shown = await asyncio.to_thread(context.limits.shown_assets, caller, deployment.state.references)
     if not caller.may_all(Mode.READ_DEFINITION, MAIN):
         graph = readable(graph, context.limits.tags(served), caller, MAIN)
     jobs = await asyncio.to_thread(deployment.state.jobs)
     engines = await asyncio.to_thread(deployment.state.leases, ENGINES.members)
     index = await asyncio.to_thread(_index, deployment)
-    index["indexes"] = [each for each in index["indexes"] if is_shown(each["dataset"])]
+    index["indexes"] = [
+        each for each in index["indexes"] if is_shown(each["dataset"], f"{AssetKind.INDEX}:{each['asset']}")
+    ]
     return json_response(
         {
             "caraway": VERSION,
@@ -83,7 +87,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
             "topics": [
                 {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind}
                 for topic in served.plan.topics
-                if is_shown(topic.dataset)
+                if is_shown(topic.dataset, content_of(topic))
             ],
             "index": index,
             "sources": _sources(deployment, is_shown),
@@ -94,7 +98,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
     )
 
 
-def _sources(deployment: Deployment, is_shown: Callable[[str], bool]) -> list[dict[str, Any]]:
+def _sources(deployment: Deployment, is_shown: Callable[[str, str], bool]) -> list[dict[str, Any]]:
     """Return the state of the sources that a caller may see, of this server's."""
     return [
         {
@@ -118,11 +122,11 @@ def _sources(deployment: Deployment, is_shown: Callable[[str], bool]) -> list[di
             "error": status.error,
         }
         for status in deployment.connectors.sources.statuses()
-        if is_shown(status.dataset)
+        if is_shown(status.dataset, f"{AssetKind.TOPIC}:{status.topic}")
     ]
 
 
-def _sinks(deployment: Deployment, is_shown: Callable[[str], bool]) -> list[dict[str, Any]]:
+def _sinks(deployment: Deployment, is_shown: Callable[[str, str], bool]) -> list[dict[str, Any]]:
     """Return the state of the sinks that a caller may see, of this server's."""
     return [
         {
@@ -139,11 +143,11 @@ def _sinks(deployment: Deployment, is_shown: Callable[[str], bool]) -> list[dict
             "error": status.error,
         }
         for status in deployment.connectors.sinks.statuses()
-        if is_shown(status.dataset)
+        if is_shown(status.dataset, f"{AssetKind.SINK}:{status.sink_id}")
     ]
 
 
-def _jobs(jobs: Sequence[JobRecord], is_shown: Callable[[str], bool]) -> list[dict[str, Any]]:
+def _jobs(jobs: Sequence[JobRecord], is_shown: Callable[[str, str], bool]) -> list[dict[str, Any]]:
     """Return the state of the jobs that a caller may see."""
     return [
         {
@@ -160,7 +164,7 @@ def _jobs(jobs: Sequence[JobRecord], is_shown: Callable[[str], bool]) -> list[di
             "progress": job.progress,
         }
         for job in jobs
-        if is_shown(job.dataset)
+        if is_shown(job.dataset, f"{AssetKind.JOB}:{job.job_id}")
     ]
 
 

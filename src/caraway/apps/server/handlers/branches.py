@@ -263,13 +263,13 @@ async def _may_read_all(context: ServerContext, request: Request[Any, Any], comm
 
 async def ledger(context: ServerContext, request: Request[Nothing, LedgerParameters]) -> HttpResponse:
     """Return the open actions with the reasons why they wait, and the last closed ones, as far as they may be seen."""
-    is_shown = context.limits.shown_datasets(request.caller)
     entries = await asyncio.to_thread(context.deployment.state.ledger, closed=request.parameters().closed)
     assets = await asyncio.to_thread(context.deployment.state.assets)
     references = await asyncio.to_thread(context.deployment.state.references)
+    is_shown = context.limits.shown_assets(request.caller, lambda: references)
     return json_response(
         {
-            "entries": [_entry(entry) for entry in entries if is_shown(entry.dataset)],
+            "entries": [_entry(entry) for entry in entries if is_shown(entry.dataset, entry.asset_id)],
             "assets": [
                 {
                     "id": asset.id,
@@ -278,7 +278,7 @@ async def ledger(context: ServerContext, request: Request[Nothing, LedgerParamet
                     "branches": sorted(references.get(asset.id, ())),
                 }
                 for asset in assets
-                if asset.state is not AssetState.GONE and is_shown(asset.dataset)
+                if asset.state is not AssetState.GONE and is_shown(asset.dataset, asset.id)
             ],
         }
     )

@@ -42,7 +42,9 @@ async def freshness(context: ServerContext, request: Request) -> HttpResponse:
     if any(each.waits_for for each in found):
         # The states of jobs come from Postgres. If Postgres doesn't answer, the answer is sent without them.
         with suppress(UnavailableError):
-            jobs = await asyncio.to_thread(deployment.state.jobs)
+            # Another branch may have a job of a dataset of the same name.
+            own = {job.job_id for job in served.plan.jobs}
+            jobs = [job for job in await asyncio.to_thread(deployment.state.jobs) if job.job_id in own]
             found = [replace(each, waits_for=explain(each.waits_for, each.dataset, jobs)) for each in found]
     return json_response(asdict(FreshnessAnswer(request.branch, found)))
 

@@ -42,6 +42,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import encode_graph
 from caraway.process.settings.server import ServerSettings
 from caraway.state.access import AccessList, Session, TokenOwner, digest_of
+from caraway.state.blueprints import blueprints
 from caraway.state.erasures import ErasureRecord
 from caraway.state.losses import Loss
 from caraway.state.model import BranchHeads, BranchRecord, CommitRecord, JobRecord, LeaseRecord
@@ -176,8 +177,12 @@ def site(
     writer: Any = None,
     freshness: Any = None,
     losses: Sequence[Loss] = (),
+    namesakes: bool = False,
 ) -> Site:
-    """Return a console and an API over definitions; each role has a token of its own name."""
+    """Return a console and an API over definitions; each role has a token of its own name.
+
+    With `namesakes`, branch dev serves datasets of the same names, too.
+    """
     plan = plan_graph(graph) if plan is None else plan
     queries = QueryEngine(Catalog("v", graph), Nothing())
     served = ServedGraph("a" * 32, graph, plan, Endpoints(plan), queries)
@@ -212,7 +217,7 @@ def site(
     sinks: list[SinkStatus] = []
     erasures: list[ErasureRecord] = []
     problems: dict[str, str] = {}
-    shared: dict[str, frozenset[str]] = {}
+    shared = {blueprint.content: frozenset({"main"}) for blueprint in blueprints(plan)}
     known = KnownLosses(lambda: losses)
     indexes = [
         {"dataset": index.dataset, "asset": index.asset.hex(), "lag": 0, "newest_ingested_us": 1_700_000_000_000_000}
@@ -281,7 +286,7 @@ def site(
             require_served_graph=lambda _branch="main": served,
             main=lambda: served,
             reload=lambda: None,
-            all=lambda: {"main": served},
+            all=lambda: {"main": served, "dev": served} if namesakes else {"main": served},
             require_needed=lambda: Needed(
                 heads=BranchHeads(branches=(branch, other, empty)),
                 commits={commit: Planned(graph=found, plan=plan) for commit, found in graphs.items()},

@@ -4,18 +4,22 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from caraway.apps.server.freshness.freshness import Freshness
 from caraway.apps.server.handlers.offline import MAX_UNFINISHED
 from caraway.compute.profiles.tables import Profile
 from caraway.dataplane.sinks.sinks import SinkStatus
 from caraway.dataplane.sources.sources import SourceStatus
+from caraway.graph.plan.model import GraphPlan
 from caraway.graph.plan.planner import plan_graph
 from caraway.graph.specs import Metadata
 from caraway.state.erasures import ErasedKey, ErasureRecord
 from caraway.state.findings import FeatureCounts, Finding
+from caraway.state.model import JobState
 from tests.unit.apps.server.asking import Exchange
 from tests.unit.apps.server.console import greenhouse
 from tests.unit.apps.server.console.site import NOW, Site, job_of, site
@@ -115,9 +119,11 @@ def test_an_account_has_so_many_unfinished_offline_queries(console: Site) -> Non
     assert asked("query_offline", query, "reader").status == 200
 
 
-def source_of(dataset: str) -> SourceStatus:
+def source_of(plan: GraphPlan, dataset: str) -> SourceStatus:
+    (topic,) = (topic.name for topic in plan.topics if topic.dataset == dataset)
     return SourceStatus(
         dataset=dataset,
+        topic=topic,
         source=f"[Kafka: brokers](topic={dataset})",
         system="brokers",
         state="reading",
@@ -130,6 +136,7 @@ def source_of(dataset: str) -> SourceStatus:
 def sink_of(dataset: str) -> SinkStatus:
     return SinkStatus(
         dataset=dataset,
+        sink_id=f"{dataset}.1",
         sink="[Kafka: brokers](topic=out)",
         target=f"out of {dataset}",
         system="brokers",
@@ -161,12 +168,42 @@ def test_each_part_of_the_status_leaves_out_what_is_private(part: str) -> None:
     private = replace(species, metadata=replace(species.metadata, tags=("pii",)))
     found = site(replace(graph, featuresets=(*others, private)))
     found.jobs += [job_of(found.plan, name) for name in ("Wetness", "Moisture")]
-    found.sources += [source_of("Readings"), source_of("Pots")]
+    found.sources += [source_of(found.plan, name) for name in ("Readings", "Pots")]
     found.sinks += [sink_of("Moisture"), sink_of("Wetness")]
+    found.shared |= {f"sink:{sink.sink_id}": frozenset({"main"}) for sink in found.sinks}
     every, limited = (set(PARTS[part](api(found, "status", role).json)) for role in ("admin", "limited"))
     hidden = {"Pots", "Wetness", "Species"}
     assert every & hidden
     assert limited == every - hidden != set()
+
+
+@pytest.mark.parametrize("part", ["topics", "index", "sources", "sinks", "jobs"])
+def test_who_gives_a_dataset_another_ones_name_learns_nothing_of_that_one(part: str) -> None:
+    """Datasets of dev have the names of those of main, and nothing else of them."""
+    found = site(greenhouse.graph(), namesakes=True)
+    found.jobs += [job_of(found.plan, "Wetness")]
+    found.sources += [source_of(found.plan, "Readings")]
+    found.sinks += [sink_of("Moisture")]
+    found.shared |= {"sink:Moisture.1": frozenset({"main"})}
+    assert PARTS[part](api(found, "status", "here").json)
+    assert PARTS[part](api(found, "status", "elsewhere").json) == []
+    for asset in found.shared:
+        found.shared[asset] = frozenset({"main", "dev"})
+    assert PARTS[part](api(found, "status", "elsewhere").json)
+
+
+def test_what_a_dataset_waits_for_is_told_by_the_jobs_of_the_branch() -> None:
+    """A job of another branch may write a dataset of the same name, and fail with a text that is about its rows."""
+    waits = Freshness(
+        dataset="Wetness", seconds=9.0, delay_seconds=0.1, served_until=0.0, waits_for="the job of Wetness"
+    )
+    found = site(greenhouse.graph(), freshness=SimpleNamespace(of=lambda _plan: [waits]))
+    failing = {"state": JobState.FAILING, "error": "fails here"}
+    found.jobs += [job_of(found.plan, "Wetness", **{**failing, "job_id": "of dev", "error": "fails elsewhere"})]
+    for job, told in ((None, "the job of Wetness"), (job_of(found.plan, "Wetness", **failing), "fails here")):
+        found.jobs += [] if job is None else [job]
+        (answer,) = api(found, "freshness", "here").json["datasets"]
+        assert (told in answer["waits_for"], "elsewhere" in answer["waits_for"]) == (True, False)
 
 
 def test_the_archive_s_tables_are_those_of_datasets_that_may_be_seen(console: Site) -> None:
