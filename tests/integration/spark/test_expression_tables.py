@@ -77,6 +77,9 @@ NAN, INF = float("nan"), float("inf")
 INTS = [None, 0, 1, -1, 2, -2, 3, 7, -7, 63, 64, 10**9, 2**53 + 1, -(2**63), -(2**63) + 1, 2**63 - 1]
 FLOATS = [None, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 0.49999999999999994, 1.005, 2.675, -0.3, 7.3, -7.3, 1e300]
 MORE_FLOATS = [1e15, 1e16, 123456789.123, 1e-4, 1e-5, 1e-6, 5e-324, 2.0**53 + 2, 2.0**63, -(2.0**63), 2e-3, INF, -INF]
+# The shortest text of the first one isn't the nearest number of as many digits, and those of the others lie in the
+# middle between two such numbers.
+MORE_FLOATS += [2.0**-44, 2.0**-25, 8.5370635986328125]
 TEXTS = [
     None,
     "",

@@ -4,6 +4,8 @@ import static org.apache.spark.sql.functions.udf;
 
 import java.math.BigDecimal;
 import java.math.MathContext;
+import java.math.RoundingMode;
+import java.util.List;
 import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.types.DataTypes;
@@ -50,11 +52,15 @@ public final class Numbers {
     BigDecimal exact = new BigDecimal(size);
     // A normal double of up to 15 digits reads back after rounding to 15, and then only has zeros to strip.
     for (int digits = size < Double.MIN_NORMAL ? 1 : 15; digits < 17; digits++) {
-      BigDecimal rounded = exact.round(new MathContext(digits));
-      if (rounded.doubleValue() == size) {
-        return rounded.stripTrailingZeros();
+      // The doubles above a power of two are twice as far apart as those below it. So the next number above may read back although the nearest one,
+      // below, doesn't.
+      for (RoundingMode mode : List.of(RoundingMode.HALF_EVEN, RoundingMode.CEILING)) {
+        BigDecimal rounded = exact.round(new MathContext(digits, mode));
+        if (rounded.doubleValue() == size) {
+          return rounded.stripTrailingZeros();
+        }
       }
     }
-    return exact.round(new MathContext(17)).stripTrailingZeros();
+    return exact.round(new MathContext(17, RoundingMode.HALF_EVEN)).stripTrailingZeros();
   }
 }
