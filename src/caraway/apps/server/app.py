@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from granian._granian import RSGIProtocolClosed
@@ -14,7 +15,7 @@ from caraway.apps.server.access.shares import TOKEN, Shares
 from caraway.apps.server.access.sites import Sites, check_media_type
 from caraway.apps.server.http.arrival import Proxies
 from caraway.apps.server.http.body import Body
-from caraway.apps.server.http.budget import Budget, Hold
+from caraway.apps.server.http.budget import SMALL_BYTES, Budget, Hold
 from caraway.apps.server.http.connections import Connections
 from caraway.apps.server.http.encoding import encoded
 from caraway.apps.server.http.endpoints import Endpoint, Page, Router
@@ -37,10 +38,10 @@ from caraway.apps.server.http.messages import (
     json_response,
 )
 from caraway.apps.server.tracing.spans import TRACE, Trace, Tracer
-from caraway.errors import CarawayError, UnavailableError, shortened
+from caraway.errors import BusyError, CarawayError, UnavailableError, shortened
 from caraway.process.request_ids import HEADER, REQUEST_ID, accepted
 from caraway.process.settings.server import ServerSettings
-from caraway.state.permissions import Caller
+from caraway.state.permissions import ANYBODY, Caller
 
 LOG = structlog.get_logger(__name__)
 
@@ -48,6 +49,9 @@ UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
 # The most bytes that all requests without a token hold together. A thousand of the largest sign-in forms fit.
 STRANGERS_BYTES = 16 * 1024 * 1024
+# The most bytes of large answers that their clients haven't read yet. The HTTP server keeps these in memory. An answer
+# has seldom more than a tenth of that.
+ANSWERS_BYTES = 512 * 1024 * 1024
 ENDING = "the server ends; a change that the request asked for may have been made. Send the request again"
 # An answer with more bytes than this is compressed in a thread, because in the event loop its compression would hold up
 # all other requests.
@@ -58,12 +62,15 @@ LARGE_ANSWER_BYTES = 256 * 1024
 class RequestBounds:
     """Bounds on requests: the time of each, the memory of all together, and the number of each caller.
 
-    Requests for which no token is needed have a memory of their own, so that strangers can't take that of others.
+    Requests for which no token is needed have a memory of their own, so that strangers can't take that of others. So
+    have large answers, until their clients have read them. A client may take long to read, so that nobody's answers may
+    fill this memory.
     """
 
     seconds: float = REQUEST_SECONDS
     budget: Budget = field(default_factory=Budget)
     strangers: Budget = field(default_factory=lambda: Budget(STRANGERS_BYTES))
+    answers: Budget = field(default_factory=lambda: Budget(ANSWERS_BYTES, lends=False))
     shares: Shares = field(default_factory=Shares)
 
     @classmethod
@@ -99,9 +106,12 @@ class App:
             sites: Refuses requests of other sites' web pages; None if another process has checked them already.
             tracer: Decides which requests are traced; None: none are.
             proxies: The proxies whose word on the way of a request is believed; None: nobody's is.
-            connections: Learns on which connections callers have shown valid tokens; None: they have no bound.
+            connections: Learns on which connections callers have shown valid tokens, and where large answers are sent;
+                None: neither has a bound.
         """
         self._connections = connections
+        # The holds of large answers that their clients may not have read yet, by the address of the client.
+        self._unread: dict[str, Hold] = {}
         self._router = router
         self._gate = gate
         self._tracer = tracer
@@ -115,8 +125,11 @@ class App:
         request_id = accepted(scope.headers.get(HEADER))
         context = REQUEST_ID.set(request_id)
         self._proxies.note(scope)
+        if self._unread:
+            # The HTTP server passes on the next request of a connection once the kernel has the answer before.
+            self._read(scope.client)
         trace = None if self._tracer is None else self._begin_trace(self._tracer, scope.headers)
-        target, page = UNKNOWN_TARGET, None
+        target, page, caller = UNKNOWN_TARGET, None, ANYBODY
         body = Body(scope.headers, exchange)
         try:
             endpoint, name = self._router.find(scope.method, scope.path)
@@ -124,21 +137,7 @@ class App:
             headers = scope.headers if page is None else page.headers(scope.headers, scope.query_string)
             if self._sites is not None:
                 self._sites.check(endpoint, headers)
-            # The gate comes before the body is read: a caller who isn't admitted must not fill the memory with bodies.
-            caller = await self._gate.let_in(endpoint, headers)
-            self._note_known(scope.client, caller)
-            if endpoint.takes_body:
-                check_media_type(endpoint, headers)
-            # A probe isn't counted against the limits of a caller (`Shares`), because a load balancer must learn the
-            # server's health at any time.
-            if endpoint.probe:
-                response = await self._answer(scope, headers, body, endpoint, name, caller=caller)
-            else:
-                self._bounds.shares.enter(caller.token_id)
-                try:
-                    response = await self._answer(scope, headers, body, endpoint, name, caller=caller)
-                finally:
-                    self._bounds.shares.leave(caller.token_id)
+            response, caller = await self._let_in(scope, headers, body, endpoint, name)
         except CarawayError as error:
             failure: CarawayError = error if status_of(error) != 500 else _unexpected(error, scope)
             response = _refusal(failure, scope, page)
@@ -148,6 +147,10 @@ class App:
         except Exception as error:  # noqa: BLE001 (every request gets an answer)
             response = _refusal(_unexpected(error, scope), scope, page)
         response = await _encoded(response, scope.headers.get("accept-encoding"))
+        try:
+            hold = self._hold(response, caller)
+        except BusyError as error:
+            response, hold = _refusal(error, scope, page), None
         # The further headers go into a new list, so that the list of the handler's response doesn't change.
         headers_sent = [*response.headers, (HEADER, request_id)]
         if not body.complete and not await body.skip():
@@ -159,11 +162,49 @@ class App:
         except RSGIProtocolClosed:
             LOG.debug("a client went away before its answer", target=target)
         finally:
+            if hold is not None and self._connections is not None:
+                self._unread[scope.client] = hold
+                in_loop = asyncio.get_running_loop().call_soon_threadsafe
+                self._connections.follow(scope.client, partial(in_loop, self._read, scope.client, hold))
             REQUEST_ID.reset(context)
             if trace is not None:
                 TRACE.set(None)
                 trace.end(response.status, target, request_id)
         metrics.REQUESTS.count(target, response.status, time.perf_counter() - started)
+
+    async def _let_in(
+        self, scope: RsgiScope, headers: Headers, body: Body, endpoint: Endpoint, name: str
+    ) -> tuple[HttpResponse, Caller]:
+        """Return the answer to a caller who is admitted, and the caller."""
+        # The gate comes before the body is read: a caller who isn't admitted must not fill the memory with bodies.
+        caller = await self._gate.let_in(endpoint, headers)
+        self._note_known(scope.client, caller)
+        if endpoint.takes_body:
+            check_media_type(endpoint, headers)
+        # A probe isn't counted against the limits of a caller (`Shares`), because a load balancer must learn the
+        # server's health at any time.
+        if endpoint.probe:
+            return await self._answer(scope, headers, body, endpoint, name, caller=caller), caller
+        self._bounds.shares.enter(caller.token_id)
+        try:
+            return await self._answer(scope, headers, body, endpoint, name, caller=caller), caller
+        finally:
+            self._bounds.shares.leave(caller.token_id)
+
+    def _hold(self, response: HttpResponse, caller: Caller) -> Hold | None:
+        """Hold memory for a large answer. Raises `BusyError` if too many answers wait to be read."""
+        if self._connections is None or len(response.body) <= SMALL_BYTES:
+            return None
+        hold = Hold(self._bounds.answers, caller.token_id)
+        hold.grow(len(response.body))
+        return hold
+
+    def _read(self, client: str, hold: Hold | None = None) -> None:
+        """Return the memory of an answer that a client has read: of this one, or of the last one."""
+        if hold is None or self._unread.get(client) is hold:
+            hold = self._unread.pop(client, hold)
+        if hold is not None:
+            hold.release()
 
     def _note_known(self, client: str, caller: Caller) -> None:
         """Note that a connection is one of a caller who has shown a valid token."""

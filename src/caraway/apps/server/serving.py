@@ -78,11 +78,10 @@ def possible_connections(wanted: int) -> int:
     return min(wanted, possible)
 
 
-def bound_of(settings: ServerSettings, port: int, proxies: Proxies) -> Connections | None:
-    """Return the bound on the connections of strangers; None if the server asks for no tokens."""
-    if not settings.tokens:
-        return None
-    return Connections(port, possible_connections(settings.connections), believes=proxies.believes)
+def bound_of(settings: ServerSettings, port: int, proxies: Proxies) -> Connections:
+    """Return the bound on the connections of strangers, and on answers that nobody reads."""
+    limit = possible_connections(settings.connections)
+    return Connections(port, limit, believes=proxies.believes, tokens=settings.tokens)
 
 
 def http_server(
@@ -131,8 +130,8 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let requests under way finish; `start` starts what is behind the server.
 
-    Meanwhile `connections` bounds those of strangers, if it is given. The process ends itself `end_s` seconds after the
-    signal, if anything hangs.
+    Meanwhile `connections` bounds connections and answers, if it is given. The process ends itself `end_s` seconds
+    after the signal, if anything hangs.
 
     Raises `OSError` if the address can't be listened on.
     """

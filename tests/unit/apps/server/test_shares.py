@@ -72,6 +72,19 @@ def test_one_caller_leaves_room_for_the_others() -> None:
     other.grow(20 * SMALL_BYTES)
 
 
+def test_a_budget_that_does_not_lend_leaves_room_for_callers_who_come_later() -> None:
+    budget = Budget(100 * SMALL_BYTES, lends=False)
+    mine, also_mine, other = Hold(budget, "a"), Hold(budget, "a"), Hold(budget, "b")
+    mine.grow(40 * SMALL_BYTES)
+    with pytest.raises(BusyError, match="share of one caller"):
+        also_mine.grow(20 * SMALL_BYTES)
+    other.grow(20 * SMALL_BYTES)
+    mine.release()
+    other.release()
+    # What is alone is never refused.
+    also_mine.grow(1_000 * SMALL_BYTES)
+
+
 def test_a_request_that_is_alone_is_never_refused() -> None:
     hold = Hold(Budget(SMALL_BYTES))
     hold.grow(1_000 * SMALL_BYTES)

@@ -24,8 +24,13 @@ CALLER_SHARE = 0.75
 class Budget:
     """The memory that requests may take. An instance serves one event loop."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        """Bound the memory of all requests under way to `max_bytes`."""
+    def __init__(self, max_bytes: int = MAX_BYTES, *, lends: bool = True) -> None:
+        """Bound the memory of all requests under way to `max_bytes`.
+
+        With `lends`, a caller may use more than a caller's share while nobody else holds memory. Then others have to
+        wait until this caller's requests have ended.
+        """
+        self._lends = lends
         self._max_bytes = max_bytes
         self._large_bytes = int(max_bytes * LARGE_SHARE)
         self._used = 0
@@ -51,10 +56,11 @@ class Budget:
                 "of what they may take; try again in a moment"
             )
         of_caller = self._by_caller[caller] + size
-        if large and len(self._by_caller) > 1 and of_caller > self._large_bytes * CALLER_SHARE:
+        alone = len(self._by_caller) <= 1 if self._lends else self._used <= held
+        if large and not alone and of_caller > self._large_bytes * CALLER_SHARE:
             raise BusyError(
                 f"your requests under way take {of_caller >> 20:,} MiB of memory, more than the share of one caller; "
-                "send fewer of them at a time"
+                "send fewer of them at a time, and read their answers"
             )
         self._used += size
         self._by_caller[caller] = of_caller
