@@ -99,7 +99,7 @@ def instants(timestamps: "pd.Series[Any] | Sequence[Any]", rows: int) -> list[st
     """Return a time for each row as ISO text."""
     if len(timestamps) != rows:
         raise InvalidInputError(f"timestamps has {len(timestamps)} values for {rows} rows")
-    if isinstance(timestamps, pd.Series) and timestamps.isna().any():
+    if any(map(is_null, timestamps)):
         raise InvalidInputError("timestamps holds nulls; each row needs a time")
     return [iso_instant(instant_us(value)) for value in timestamps]
 

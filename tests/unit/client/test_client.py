@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from caraway.client import Client
-from caraway.client.frames import columns_of, zone_remarks
+from caraway.client.frames import columns_of, instants, zone_remarks
 from caraway.client.http import Connection
 from caraway.connectors import Webhook, source
 from caraway.datasets import Dataset, dataset, field
@@ -429,6 +429,13 @@ def test_integers_beyond_64_bits_are_sent_as_text() -> None:
     sent = columns_of(pd.DataFrame({"amount": column}))["amount"]
     assert sent == [2**64 - 1, "18446744073709551616", -(2**63), "-9223372036854775809", True]
     assert json.loads(orjson.dumps(sent)) == sent
+
+
+@pytest.mark.parametrize("null", [pd.NaT, None, np.datetime64("NaT")])
+def test_times_of_rows_without_one_are_refused_in_a_list_as_in_a_series(null: Any) -> None:
+    for given in ([datetime(2026, 1, 31, tzinfo=UTC), null], pd.Series(pd.to_datetime(["2026-01-31", None]))):
+        with pytest.raises(InvalidInputError, match="timestamps holds nulls; each row needs a time"):
+            instants(given, 2)
 
 
 def test_a_client_is_a_context() -> None:
