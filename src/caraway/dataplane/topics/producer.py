@@ -97,11 +97,11 @@ class TopicWriter:
         if not items:
             future.set_result(None)
             return future
-        if self._closing.is_set():
-            future.set_exception(UnavailableError("the writer is closed"))
-            return future
         pending = _Pending(future, topic, len(items))
         with self._lock:
+            if self._closing.is_set():
+                future.set_exception(UnavailableError("the writer is closed"))
+                return future
             producer = self._producer
             if len(producer) + len(items) > MAX_WAITING_ROWS:
                 future.set_exception(
@@ -126,10 +126,10 @@ class TopicWriter:
         The broker is asked for the partitions, unless the caller knows them.
         """
         future: Future[None] = Future()
-        if self._closing.is_set():
-            future.set_exception(UnavailableError("the writer is closed"))
-            return future
         with self._lock:
+            if self._closing.is_set():
+                future.set_exception(UnavailableError("the writer is closed"))
+                return future
             producer = self._producer
             if partitions is None:
                 try:
@@ -157,9 +157,12 @@ class TopicWriter:
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Wait at most `timeout_s` for the rows in progress, then stop. Rows that aren't durable by then fail."""
-        if self._closing.is_set():
-            return
-        self._closing.set()
+        # A write adds its rows while it holds the lock. So the flush below waits for the rows of each write that didn't
+        # find the writer closed.
+        with self._lock:
+            if self._closing.is_set():
+                return
+            self._closing.set()
         self._thread.join()
         if self._producer.flush(timeout_s):
             self._producer.purge()
