@@ -81,7 +81,7 @@ def test_a_budget_that_does_not_lend_leaves_room_for_callers_who_come_later() ->
     other.grow(20 * SMALL_BYTES)
     mine.release()
     other.release()
-    # What is alone is never refused.
+    # A request that is alone is never refused.
     also_mine.grow(1_000 * SMALL_BYTES)
 
 

@@ -145,7 +145,7 @@ class Connections(Recurring):
         self._took = self._clock() - begun
 
     def _follow_answers(self, there: Mapping[Client, int], now: float) -> None:
-        """Tell of answers that were taken, and end connections whose clients take nothing."""
+        """Report answers that were taken, and end connections whose clients take nothing."""
         for client, answer in list(self._answers.items()):
             acknowledged, waits = _progress(there[client]) if client in there else (0, False)
             # The HTTP server has nothing more to send if the kernel hasn't. At the first look it may not have begun.
