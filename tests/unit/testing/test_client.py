@@ -69,9 +69,6 @@ def test_a_mock_client_is_a_client_that_answers_like_a_server() -> None:
     assert "Nobody" in failure.json()["error"]
 
 
-@pytest.mark.spec(
-    "featuresets:9.2:2", "featuresets:5.1:1", "featuresets:5.1:2", "featuresets:5.1:3", "featuresets:5.1:6"
-)
 def connects(kind: type[Client], name: str, seen: frozenset[str] = frozenset()) -> bool:
     """Return whether a method of a client uses the connection to a server, itself or by another method."""
     method = inspect.getattr_static(kind, name, None)
@@ -100,6 +97,9 @@ def test_what_only_a_server_can_do_is_refused_or_empty(client: MockClient) -> No
     assert client.dataset_profile("Orders") is None
 
 
+@pytest.mark.spec(
+    "featuresets:9.2:2", "featuresets:5.1:1", "featuresets:5.1:2", "featuresets:5.1:3", "featuresets:5.1:6"
+)
 def test_a_commit_is_the_new_content_whatever_preview_and_backfill_say() -> None:
     client = filled()
     assert [d.name for d in client.get_datasets()] == ["Users", "Orders", "Spending"]
