@@ -114,11 +114,12 @@ def test_a_million_rows_survive_kills_at_random_moments(
     server = start()
     server.commit(graph())
     topic, random = server.made_topic("Hives"), Random(5)
-    deadline, kills = deadline_in(900), Counter[str]()
+    deadline, kills, first = deadline_in(900), Counter[str](), ["warehouse", "server"]
     while end_of(kafka, topic) < MANY:
         assert time.monotonic() < deadline, server.said()
         time.sleep(random.uniform(0.3, 6))
-        victim = random.choice(["server", "warehouse", "nobody"])
+        # On a fast machine there are few kills, so server and warehouse are the first two victims.
+        victim = first.pop() if first else random.choice(["server", "warehouse", "nobody"])
         kills[victim] += 1
         if victim == "server":
             server.kill()
