@@ -269,7 +269,7 @@ def test_rows_before_a_time_that_is_none_may_change_while_their_page_is_read(emp
         columns = ("at", "id", "born")
         pages = table.rows(Page(columns=columns, keys=1 + key, least=None, most=most, after=None, limit=1200))
         found = list(next(pages))
-        # These rows leave the page, and one comes into it.
+        # Three rows leave the page while it is read, and a new row comes into it.
         database.execute(f"UPDATE hives SET at = {stamp(1000)} WHERE id IN (3, 5)")
         database.execute("DELETE FROM hives WHERE id = 7")
         insert(database, (5000, 1, 0.05))

@@ -214,7 +214,7 @@ def test_an_index_that_lacks_a_history_is_loaded(world: World) -> None:
     assert not world.requests.found
     assert not world.objects.stored()
     assert not list(world.store.path.parent.glob("*.loading"))
-    # The same index isn't loaded a second time by this process.
+    # A process loads an index at most once.
     world.lag(10**9)
     world.loads.look()
     assert not world.requests.found
