@@ -102,9 +102,12 @@ faults *options:
 fuzz requests="10000":
     CARAWAY_FUZZ_REQUESTS={{requests}} {{python}} -m pytest tests/integration/server/test_fuzz.py -q -s -p no:schemathesis
 
-# Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/inside/parity.md); then simulate control and engines for long (docs/operate/control.md).
+# Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/inside/parity.md).
 soak minutes="10" kills="30":
     {{python}} -m tests.parity.soak {{minutes}} {{kills}}
+
+# Simulate commits, crashes and engines, six times as long as other tests do (docs/operate/control.md).
+simulate:
     CARAWAY_TESTS=soak {{python}} -m pytest tests/integration/control/test_simulation.py tests/unit/dataplane/streams/engine/test_job_ownership.py
 
 # Run the benchmarks and print their figures.

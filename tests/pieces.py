@@ -14,6 +14,7 @@ import datetime as dt
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -138,7 +139,7 @@ def pieces() -> list[Piece]:
         Piece(
             name=name,
             guards=given["guards"],
-            run=tuple(tuple(line.split()) for line in given["run"]),
+            run=tuple(tuple(shlex.split(line)) for line in given["run"]),
             sources=tuple(given["sources"]),
             packages=tuple(given.get("packages", ())),
         )

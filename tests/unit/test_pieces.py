@@ -33,9 +33,11 @@ def runs(piece: Piece, file: Path) -> bool:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_each_file_of_tests_is_in_one_piece(file: Path) -> None:
-    found = [piece.name for piece in pieces.pieces() if runs(piece, file)]
+    found = [piece for piece in pieces.pieces() if runs(piece, file)]
     if file.name != "test_fuzz.py":
-        assert len(found) == 1, found
+        # Two pieces may share the cases of a file: one has those that the other leaves out.
+        chosen = [words[words.index("-k") + 1] for piece in found for words in piece.run if "-k" in words]
+        assert len(found) == 1 if not chosen else chosen[1:] == [f"not ({chosen[0]})"], found
 
 
 def test_all_that_pieces_name_is_there() -> None:
