@@ -29,6 +29,7 @@ SLOW = {
     "freshness": "--rate 20 --seconds 2 --warm-up 2",
     "idle": "--jobs 2 --seconds 2 --events 2",
     "ingest": "--case windows --events 2000 --warm-up 2000 --senders 1",
+    "loads": "--rows 2000",
     "offline": "--months 1 --compared 100",
     "operators": "--only union --rows 2000 --keys 10 --mode micro-batch --rounds 0",
     "pauses": "--only join --jobs 1 --rate 20 --interval 5 --seconds 12",
