@@ -36,7 +36,7 @@ from tests.unit.apps.server.control.graphs import clicks, spend, users
 
 KEEP = timedelta(hours=1)
 STEPS = 60
-# 170 runs of 60 steps make the ten thousand steps of CI. `just simulate` takes sixty thousand, different ones each time.
+# 170 runs of 60 steps make the ten thousand steps of CI. `just simulate` takes sixty thousand others each time.
 RUNS = 170
 
 _CHOICES: tuple[tuple[DatasetSpec, ...], ...] = (
