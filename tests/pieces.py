@@ -14,6 +14,7 @@ import datetime as dt
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -28,6 +29,8 @@ ROOT = Path(__file__).parents[1]
 PIECES, PASSED = ROOT / "tests" / "pieces.toml", ROOT / "tests" / "passed.json"
 # The tests of all pieces depend on these.
 COMMON = ("tests/*.py", "tests/services", "tests/integration/*.py")
+# A module of tests that another one imports.
+IMPORTED = re.compile(r"^ *(?:from|import) (tests\.[\w.]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,7 @@ class Piece:
     def digest(self) -> str:
         """Return a digest of all that the piece names, as it is now."""
         found = hashlib.blake2b(digest_size=16)
-        for path in files([*self.sources, *self.tests(), *COMMON]):
+        for path in with_helpers(files([*self.sources, *self.tests(), *COMMON])):
             found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.blake2b(without_comments(path)).digest())
         for package in sorted(self.packages):
             found.update(f"{package}=={locked()[package]}\0".encode())
@@ -111,6 +114,20 @@ def files(patterns: Sequence[str]) -> list[Path]:
         for path in found
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".md" and path != Path(__file__)
     )
+
+
+def with_helpers(paths: Sequence[Path]) -> list[Path]:
+    """Return files in order, and the modules of tests that they import, as do these."""
+    found, left = set(paths), list(paths)
+    while left:
+        path = left.pop()
+        if path.suffix == ".py" and path.is_relative_to(ROOT / "tests"):
+            for name in IMPORTED.findall(path.read_text()):
+                module = ROOT / f"{name.replace('.', '/')}.py"
+                if module not in found and module.exists() and module != Path(__file__):
+                    found.add(module)
+                    left.append(module)
+    return sorted(found)
 
 
 def without_comments(path: Path) -> bytes:
