@@ -3,9 +3,11 @@
     python bench/query.py [--url URL [--pid PID]] [--feast] [--seconds 5] [--events 100000] [--keys 1000]
                           [--by-python] [--json FILE]
 
-Latency is that of one kept connection, requests a second those of eight. With --feast the same queries are sent to
-`feast serve` (its own environment, sqlite, one worker) in the same run. Without --url the server runs alone, over an
-index that is filled without Kafka (`alone.py`); with it the server must have the definitions and rows of `drivers.py`.
+Latency and the processor time of the server's process are those of requests on one kept connection, requests a second
+those of eight. On a machine that does other work, processor time is the figure to compare commits by. With --feast the
+same queries are sent to `feast serve` (its own environment, sqlite, one worker) in the same run. Without --url the
+server runs alone, over an index that is filled without Kafka (`alone.py`); with it the server must have the definitions
+and rows of `drivers.py`.
 """
 
 import argparse
@@ -64,17 +66,19 @@ def main() -> int:
         url, pid = (
             (options.url, options.pid) if options.url else running.enter_context(alone(options.events, options.keys))
         )
-        figures = measure(f"{url}/api/v1/query", caraway_requests(options.events), options.seconds, ask)
+        process = psutil.Process(pid) if pid else None
+        figures = measure(f"{url}/api/v1/query", caraway_requests(options.events), options.seconds, ask, process)
         figures |= measure(
             f"{url}/get-online-features",
             {"1 x 10, as Feast": (feast_bodies("Driver", 1), CONNECTIONS)},
             options.seconds,
             ask,
+            process,
         )
         if options.keys > ENTITIES:
             asked = {f"1 x 10 of {options.keys:,} keys": (wide_bodies(options.keys), CONNECTIONS)}
-            figures |= measure(f"{url}/api/v1/query", asked, options.seconds, ask)
-        memory = held(pid) if pid else None
+            figures |= measure(f"{url}/api/v1/query", asked, options.seconds, ask, process)
+        memory = held(process) if process else None
         if options.feast:
             rival = f"{running.enter_context(feast_server(ENTITIES, len(TEN)))}/get-online-features"
             check_feast(rival)
@@ -148,9 +152,9 @@ def wide_bodies(keys: int) -> list[bytes]:
     return [orjson.dumps({"inputs": [key], "outputs": outputs, "data": {key: [driver]}}) for driver in chosen]
 
 
-def held(pid: int) -> float:
+def held(process: psutil.Process) -> float:
     """Return the memory of the server's own process, in MiB, without the processes of extractors."""
-    return round(psutil.Process(pid).memory_info().rss / (1 << 20), 1)
+    return round(process.memory_info().rss / (1 << 20), 1)
 
 
 def feast_bodies(view: str, rows: int) -> list[bytes]:
@@ -169,21 +173,33 @@ def check_feast(url: str) -> None:
         raise SystemExit(f"Feast serves something else: {served}")
 
 
-def measure(url: str, requests: Requests, seconds: float, ask: Ask) -> dict[str, Figures]:
-    """Return the figures of a server."""
+def measure(
+    url: str, requests: Requests, seconds: float, ask: Ask, process: psutil.Process | None = None
+) -> dict[str, Figures]:
+    """Return the figures of a server; with its process, the processor time of a request too."""
     figures: dict[str, Figures] = {}
     for what, (asked, connections) in requests.items():
         answer = httpx2.post(url, content=asked[0], headers={"content-type": "application/json"})
         if answer.status_code != 200:
             raise SystemExit(f"{what}: {answer.text[:1000]}")
         ask(url, asked, min(WARM_UP_SECONDS, seconds), 1)
+        begun = spent_us(process)
         found = ask(url, asked, seconds, 1)
+        spent = {"processor_us": (spent_us(process) - begun) / max(found["requests"], 1)} if process else {}
         busy = found if connections == 1 else ask(url, asked, seconds, connections)
         if found["errors"] or busy["errors"]:
             raise SystemExit(f"{what}: {found['errors'] + busy['errors']:.0f} requests failed")
-        rate = busy["requests"] / busy["seconds"]
-        figures[what] = {**found, "per_second": rate, "connections": connections, "busy_p99_ms": busy["p99_ms"]}
+        spent |= {"per_second": busy["requests"] / busy["seconds"]}
+        figures[what] = {**found, **spent, "connections": connections, "busy_p99_ms": busy["p99_ms"]}
     return figures
+
+
+def spent_us(process: psutil.Process | None) -> float:
+    """Return the processor time of a process in microseconds, without that of its children."""
+    if process is None:
+        return 0.0
+    times = process.cpu_times()
+    return (times.user + times.system) * 1e6
 
 
 def load(url: str, asked: Sequence[bytes], seconds: float, connections: int) -> dict[str, float]:
@@ -214,10 +230,11 @@ def load_by_python(url: str, asked: Sequence[bytes], seconds: float, connections
 
 def show(figures: Mapping[str, Any]) -> None:
     """Print the figures."""
-    table = Table("entities x features", "p50", "p99", "p99.9", "requests/s", "at connections")
+    table = Table("entities x features", "p50", "p99", "p99.9", "processor time", "requests/s", "at connections")
     for what, f in figures.items():
         shown = [f"{f[name]:.3f} ms" for name in ("p50_ms", "p99_ms", "p999_ms")]
-        table.add_row(what, *shown, f"{f['per_second']:,.0f}", f"{f['connections']}")
+        spent = f"{f['processor_us']:.0f} us" if "processor_us" in f else ""
+        table.add_row(what, *shown, spent, f"{f['per_second']:,.0f}", f"{f['connections']}")
     out.print(table)
 
 
