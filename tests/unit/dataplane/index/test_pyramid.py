@@ -1,12 +1,14 @@
 """The pyramid at scale: long traces against running totals, and the number of entries that a read touches."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from caraway.dataplane.index.aggregates.partials import Partial
 from caraway.dataplane.index.feeding.writer import IndexWriter
 from caraway.dataplane.index.reader import IndexReader
 from caraway.dataplane.index.storage.geometry import DEFAULT_GEOMETRY
@@ -194,3 +196,24 @@ def test_windows_read_together_are_read_as_each_alone_is(store: CountingStore) -
         together = reader.read(plan, [KEY], at_us, [column for columns in by_window for column in columns])[0]
         assert together == alone
         assert store.touched <= touched
+
+
+def test_windows_longer_than_the_history_of_a_key_share_its_sums(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = IndexWriter(store), IndexReader(store)
+    items = [Sent("a", position_id(n, 0), b"", PUT, n * SECOND, (n, n / 7, None)).message(n) for n in range(900)]
+    writer.apply(PLAN, items)
+    columns = [column for column in COLUMNS[:-1] if not column.endswith("_60000000")]
+    at_us = 1_000 * SECOND
+    alone = [reader.read(PLAN, [KEY], at_us, [column])[0][0] for column in columns]
+    merged: list[int] = []
+    merge = Partial.merge_packed
+
+    def counted(partial: Partial, tiles: Sequence[Sequence[Any]]) -> None:
+        merged.append(len(tiles))
+        merge(partial, tiles)
+
+    monkeypatch.setattr(Partial, "merge_packed", counted)
+    assert reader.read(PLAN, [KEY], at_us, columns)[0] == alone
+    assert merged == [1]

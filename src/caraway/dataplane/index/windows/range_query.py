@@ -66,15 +66,33 @@ def totals_of(
 ) -> Iterator[Partial]:
     """Yield the partial aggregate of each interval, with the extras of the layout that are `needed`."""
     query = RangeQuery(shape, contents, intervals)
-    for interval, tiles, inputs in zip(intervals, query.tiles, query.inputs, strict=True):
-        total = shape.total(needed)
-        if tiles:
-            total.merge_packed(tiles)
-        if inputs is not None and inputs.times:
-            shape.layout.add_columns(total, *inputs)
-        if contents.ended:
+    if contents.ended:
+        for interval, tiles, inputs in zip(intervals, query.tiles, query.inputs, strict=True):
+            total = _total(shape, needed, tiles, inputs)
             _add_ended(shape, total, contents.ended, interval)
-        yield total
+            yield total
+        return
+    # All windows that are longer than the history of a key have the same content, its root. So these share one partial
+    # aggregate, from which results only read.
+    of_tiles: Partial | None = None
+    before: Sequence[Sequence[Any]] = ()
+    for tiles, inputs in zip(query.tiles, query.inputs, strict=True):
+        if inputs is not None and inputs.times:
+            yield _total(shape, needed, tiles, inputs)
+            continue
+        if of_tiles is None or tiles != before:
+            of_tiles, before = _total(shape, needed, tiles, None), tiles
+        yield of_tiles
+
+
+def _total(shape: IndexShape, needed: frozenset[int], tiles: Sequence[Sequence[Any]], inputs: Inputs | None) -> Partial:
+    """Return the partial aggregate of some tiles and of single inputs."""
+    total = shape.total(needed)
+    if tiles:
+        total.merge_packed(tiles)
+    if inputs is not None and inputs.times:
+        shape.layout.add_columns(total, *inputs)
+    return total
 
 
 def _add_ended(shape: IndexShape, total: Partial, ended: Sequence[Ended], interval: Interval) -> None:

@@ -55,7 +55,8 @@ class WindowReader:
         # If windows are discrete, all windows of the plan decide whether a key is found; all decide about the time of
         # the last change too. Other reads need only the windows of their columns.
         needs_all = self._has_max_event_time or self._needs_time
-        self._windows = own_windows(plan) if needs_all else {*summed, *(window for _, window, _ in self._lists)}
+        self._windows = tuple(own_windows(plan) if needs_all else {*summed, *(window for _, window, _ in self._lists)})
+        self._summed_at = [self._windows.index(window) for window in summed]
         keys = {column.name: position for position, column in enumerate(plan.schema.keys)}
         self._needs_key = any(name in keys for name in columns)
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
@@ -73,13 +74,13 @@ class WindowReader:
         values: dict[str, object] = {}
         if root is None:
             return [pick(echo, values, None) for pick in self._columns], False
-        intervals: dict[OwnWindow, Interval] = {}
+        intervals: list[Interval] = []
         least = latest = at_us
         if self._has_max_event_time:
             # A discrete window shows an aggregate input only after the bucket has closed. So the key is found only if
             # it has an aggregate input in the last closed bucket of a window, or before it.
-            intervals = {window: interval_at(window, at_us, closing_us) for window in self._windows}
-            ends = [last for _, last in intervals.values()]
+            intervals = [interval_at(window, at_us, closing_us) for window in self._windows]
+            ends = [last for _, last in intervals]
             least, latest = min(ends), max(ends)
         has_ended = root[3] & HAS_ENDED
         ended = list(entries.ended_after(least)) if has_ended else ()
@@ -88,15 +89,17 @@ class WindowReader:
             return [pick(echo, values, None) for pick in self._columns], False
         contents = Contents(entries, root if there else None, ended)
         if not self._has_max_event_time:
-            intervals = {window: interval_at(window, at_us, None) for window in self._windows}
+            intervals = [interval_at(window, at_us, None) for window in self._windows]
         if self._summed:
-            wanted = [intervals[window] for window in self._summed]
+            wanted = [intervals[position] for position in self._summed_at]
             totals = totals_of(self._shape, contents, wanted, self._needed)
             for results, total in zip(self._summed.values(), totals, strict=True):
                 finish_all(results, total, at_us, values)
         for result, window, reader in self._lists:
-            values[result.name] = reader.read(contents, intervals[window])
-        time_us = last_change(entries, list(intervals.items()), ended) if self._needs_time else None
+            values[result.name] = reader.read(contents, intervals[self._windows.index(window)])
+        time_us = None
+        if self._needs_time:
+            time_us = last_change(entries, list(zip(self._windows, intervals, strict=True)), ended)
         return [pick(echo, values, time_us) for pick in self._columns], True
 
 
