@@ -294,7 +294,7 @@ def site(
         ),
         state=MADE(
             branch_heads=lambda: MADE(branches=(branch, other, empty)),
-            history=lambda _branch, limit: (commit,)[:limit],
+            history=lambda branch, limit: () if branch == "empty" else (commit,)[:limit],
             jobs=lambda: tuple(jobs),
             leases=lambda _prefix: tuple(engines),
             past_topics=lambda _branch: frozenset(topic.name for topic in plan.topics),
