@@ -132,6 +132,7 @@ def log_more(client: Client) -> None:
     client.log("privacy", "people", people((2, "new@x", 9), (3, "three@x", 9)))
 
 
+@pytest.mark.full(reason="a minute; archive/test_surface.py erases a key, and so do unit tests of index and archive")
 def test_everything_is_as_if_the_rows_had_never_come(
     server: ServerProcess, archive_of: Callable[..., ArchiveProcess]
 ) -> None:

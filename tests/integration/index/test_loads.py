@@ -188,7 +188,13 @@ def test_an_erasure_is_not_lost(kafka: str, history: History, tmp_path: Path, *,
         )
 
 
-@pytest.mark.parametrize("step", [*STEPS, "over"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=[] if step == "ingested" else pytest.mark.full(reason="a process for each step"))
+        for step in (*STEPS, "over")
+    ],
+)
 def test_a_kill_at_any_step(kafka: str, history: History, tmp_path: Path, step: str) -> None:
     plan = history.plan
     history.send(200)

@@ -131,6 +131,9 @@ def shop(server: ServerProcess, archive_of: Callable[[str], ArchiveProcess]) -> 
         yield made
 
 
+@pytest.mark.full(
+    reason="Spark starts; index/test_loads.py takes such tables, unit/offline/loads has the law of divisions"
+)
 def test_a_loaded_index_answers_as_the_followed_one(shop: Shop, loads: Loads, tmp_path: Path) -> None:
     rows = asked(300)
     requests = {dataset: loads.ask(dataset) for dataset in loads.plans}

@@ -146,7 +146,10 @@ def expected_of_sales(rows: list[Row]) -> dict[int, Counts]:
 
 
 @pytest.mark.spec("connectors:10:6", "featuresets:11:4")
-@pytest.mark.parametrize("revised", [True, False])
+@pytest.mark.parametrize(
+    "revised",
+    [True, pytest.param(False, marks=pytest.mark.full(reason="of these two, rows that are revised need more"))],
+)
 def test_each_row_is_counted_once_whenever_the_process_dies(
     kafka: str, store: QualityStore, tmp_path: Path, *, revised: bool
 ) -> None:

@@ -103,6 +103,7 @@ def test_values_that_can_t_be_compared_are_counted_apart(shop: Shop) -> None:
 
 
 # Rows of an erased key are removed of all branches that have the dataset, so these tests have users of their own.
+@pytest.mark.full(reason="half a minute; the test below erases a key, too")
 def test_samples_of_erased_keys_go_and_none_comes_later(shop: Shop) -> None:
     payers = shop.commit()[1]
     shop.pay_often(9, first_user=100)
@@ -141,6 +142,7 @@ def test_findings_are_void_if_a_key_is_erased_meanwhile(shop: Shop, monkeypatch:
 
 
 # This test comes last, since the server then misses a topic of its branch.
+@pytest.mark.full(reason="a commit and its watch more; ordinary rows are compared above")
 def test_rows_of_a_former_commit_are_compared_by_its_own_definitions(shop: Shop, kafka: str) -> None:
     shop.commit()
     shop.pay_often(7)

@@ -16,6 +16,7 @@ from caraway.dataplane.topics.admin import ensure_topics
 from caraway.dataplane.topics.positions import TopicEnds
 from caraway.dataplane.topics.producer import TopicWriter
 from caraway.errors import InvalidInputError, UnavailableError
+from tests.effort import examples
 from tests.timeouts import deadline_in
 
 NOWHERE = "127.0.0.1:9"
@@ -81,11 +82,11 @@ def test_topics_are_made_once_and_kept_forever(kafka: str, topic: str) -> None:
 
 def test_ends_are_found_of_partitions_that_have_no_leader_yet(kafka: str, topic: str) -> None:
     admin, ends = AdminClient({"bootstrap.servers": kafka}), TopicEnds(kafka)
-    for attempt in range(20):
+    for attempt in range(examples(20)):
         names = {f"{topic}.{attempt}.{place}" for place in range(2)}
         futures = admin.create_topics([NewTopic(name, 10, 1) for name in names])
-        # The partitions are listed before they have leaders; if brokers were asked only once, this would fail 200 times
-        # in all.
+        # The partitions are listed before they have leaders; if brokers were asked only once, this would fail
+        # ten times in an attempt.
         deadline = deadline_in(60)
         while (found := ends.ends(names)).keys() != names:
             assert time.monotonic() < deadline, found
