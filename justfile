@@ -69,12 +69,12 @@ test-fast *options:
 # What guards most (docs/inside/ci.md): unit tests, and what needs real Postgres, Kafka and Spark, less the tests marked `full`.
 test *options:
     #!/usr/bin/env bash
-    # Tests of services leave a quarter of the processor's time unused, because they wait. Unit tests, whose priority is
-    # lower, use that time. Both parts always run to their end: one run reports everything.
+    # Tests of services leave a part of the processor's time unused, because they wait. Unit tests use that time. Both
+    # parts always run to their end: one run reports everything.
     export CARAWAY_TESTS=ci
     failed=0
     said=$(mktemp)
-    nice -n 2 {{python}} -m pytest tests/unit -m "not full" -p no:schemathesis -p no:anyio -n {{units}} --dist worksteal --durations=10 {{options}} >"$said" 2>&1 &
+    {{python}} -m pytest tests/unit -m "not full" -p no:schemathesis -p no:anyio -n {{units}} --dist worksteal --durations=10 {{options}} >"$said" 2>&1 &
     units=$!
     {{python}} -m pytest tests/integration tests/e2e tests/parity -m "not full" -n {{processes}} {{services}} {{options}} || failed=$?
     wait "$units" || failed=$?

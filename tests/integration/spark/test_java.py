@@ -16,7 +16,7 @@ SPARK = Path(pyspark.__file__).parent / "jars"
 
 
 # A seed takes a second; `just full` has many.
-SEEDS = examples(150) if PROFILE in {"full", "soak"} else 4
+SEEDS = examples(150) if PROFILE in {"full", "soak"} else 10
 
 
 @pytest.fixture(scope="module")

@@ -344,7 +344,9 @@ def test_killing_does_not_wait(stack: FakeStack) -> None:
 
 
 def test_what_a_killed_supervisor_left_behind_is_ended(stack: FakeStack, settings: Settings, tmp_path: Path) -> None:
-    left = start(FakePart(folder=tmp_path).launch(), tmp_path / "log", signal.SIGTERM)
+    fake = FakePart(folder=tmp_path)
+    left = start(fake.launch(), tmp_path / "log", signal.SIGTERM)
+    eventually(fake.ready_file.exists)
     folder = DataFolder(settings.data_dir)
     folder.claim()
     folder.release()
