@@ -197,8 +197,8 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         validate(given, partial=incremental)
         return CommitRequest(
             message=message,
-            # Entities that are marked as deleted are sent, too: unless the commit is incremental, the server refuses
-            # one that merely leaves out an entity of the branch.
+            # Entities that are marked as deleted are sent, too: unless a commit is incremental, the server refuses a
+            # commit that merely leaves out an entity of the branch.
             graph=given,
             preview=preview,
             incremental=incremental,

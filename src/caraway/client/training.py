@@ -74,7 +74,8 @@ class TrainingSet:
         self._parts = int(status["parts"])
         self._read = read
         self._profiles: dict[tuple[str, ...], Profile] = {}
-        # The methods whose rows the reader knows of: it has called them, or was warned.
+        # The methods that list failed or short rows and that the user has called already, or was told to call by a
+        # warning: there is one warning for each method.
         self._known: set[str] = set()
         if self.own_events > MOST:
             warnings.warn(

@@ -49,8 +49,8 @@ UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
 # The most bytes that all requests without a token hold together. A thousand of the largest sign-in forms fit.
 STRANGERS_BYTES = 16 * 1024 * 1024
-# The most bytes of large answers that their clients haven't read yet. The HTTP server keeps these in memory. An answer
-# has seldom more than a tenth of that.
+# The most bytes that all large answers hold together until their clients have read them. The HTTP server keeps unread
+# bytes in memory. A single answer seldom has more than a tenth of this bound.
 ANSWERS_BYTES = 512 * 1024 * 1024
 ENDING = "the server ends; a change that the request asked for may have been made. Send the request again"
 # An answer with more bytes than this is compressed in a thread, because in the event loop its compression would hold up

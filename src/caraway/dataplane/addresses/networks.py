@@ -10,8 +10,9 @@ from pathlib import Path
 
 Address = IPv4Address | IPv6Address
 
-# The networks of the services from which machines in clouds get their identity and keys. In this order: AWS, Google and
-# Azure (two link-local networks); AWS, Google and Scaleway by IPv6; Azure's agent; Alibaba; Oracle.
+# The networks of the services from which machines in clouds get their identity and keys, in this order: the link-local
+# networks of IPv4 and of IPv6, which AWS, Google and Azure use; by IPv6 AWS, then Google, then Scaleway; the agent of
+# Azure; Alibaba; Oracle.
 METADATA = tuple(
     ip_network(text)
     for text in (

@@ -147,8 +147,8 @@ class Archiver:
             self._served.step(self._follower)
 
     def _share(self) -> Mapping[str, TopicPlan]:
-        # A process that was restarted takes the lease of its predecessor at once, since the two can't run at the same
-        # time.
+        # A restarted archive process has the name of the process before it, which has ended. So it takes the lease of
+        # that name at once, and doesn't wait until the lease expires.
         if not self._lease.keep(succeeds=True) or self._lease.token is None:
             return self._topics
         name = replace(self._member, token=self._lease.token).name

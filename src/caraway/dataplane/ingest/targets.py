@@ -353,8 +353,9 @@ def _spelled(error: RecordError) -> str:
 def _copied_fields(plan: IngestPlan) -> Mapping[str, Ref | Constant] | None:
     """Return how preproc makes fields, if it only copies columns and constants and every insert is admitted."""
     source = plan.source
-    # `_encode_copied` casts all cells alike. That would be wrong for CSV files, in which the meaning of an empty cell
-    # depends on the type of the field, and for a constant time, which isn't to be cast.
+    # `_encode_copied` casts each cell to the type of its field, whatever the cell's format. That would be wrong for
+    # files of CSV, in which the meaning of an empty cell depends on the type of the field. It would be wrong for a
+    # constant that is a datetime, too: such a constant has the type of its field already.
     if not admits_all(source) or source.connector.format_name == "csv":
         return None
     copied: dict[str, Ref | Constant] = {}

@@ -16,7 +16,7 @@ from caraway.apps.server.http.messages import AllHeaders, RsgiScope
 HTTPS = "https"
 # The most proxies on the way of a request that are looked at.
 MAX_STEPS = 20
-# The number of connections whose address is remembered.
+# The most connections for which the way of their requests is kept, so that a connection's address is parsed once.
 CONNECTIONS = 4096
 
 

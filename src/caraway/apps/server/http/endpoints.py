@@ -161,8 +161,8 @@ class Endpoint:
 def forms(handler: Handler) -> tuple[type[Struct], type[Struct]]:
     """Return the Structs of the body and the query string that a handler's parameter `request` has as arguments."""
     forms: tuple[Any, ...] = (*get_args(get_type_hints(handler)["request"]), Nothing, Nothing)
-    # `Any` is no Struct, so nothing is decoded for a handler of `Request[Any, Any]`; the request has at most the bytes
-    # of a body.
+    # `Any` is no Struct, so neither the body nor the query string is decoded for a handler of `Request[Any, Any]`. Such
+    # a handler gets the bytes of the body as they came.
     body, parameters = (Nothing if form is Any else form for form in forms[:2])
     return body, parameters
 

@@ -24,9 +24,9 @@ def last_change(
         newest = latest(newest, *_of_ended(item, intervals))
     least = min(last for _, (_, last) in intervals)
     for item in entries.ended_by(least):
-        # `ended_by` yields aggregate inputs in descending order of their ends, and an aggregate input causes no change
-        # after the windows have shown its end. So if the windows have shown this end by the time of the newest change,
-        # the aggregate inputs that follow can't have caused a later one.
+        # `ended_by` yields aggregate inputs in descending order of their ends. The last change that an aggregate input
+        # causes is that its end shows in all windows. If the end of this `item` showed by the time of the newest change
+        # that is known so far, the ends of the following items showed even earlier, so none of them is newer.
         if newest is not None and max(_seen(window, item.end_us) for window, _ in intervals) <= newest:
             break
         newest = latest(newest, *_of_ended(item, intervals))

@@ -34,7 +34,8 @@ from caraway.graph.connectors import TableConnector
 
 LOG = structlog.get_logger(__name__)
 
-# The first page of a reader has this many rows. The next pages have about as many as fit the bytes of a batch.
+# The first page that a reader asks for has this many rows, since nobody knows yet how long rows are. A later page has
+# about as many rows as fit into the byte limit of a batch.
 FIRST_ROWS = 100
 # The bytes of a sample.
 PEEK_BYTES = 1024 * 1024
