@@ -8,6 +8,7 @@ Each class of types has a row of conversions in `CONVERSIONS`. The module of its
 `times`, `containers`, `structs` or `restrictions`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -34,6 +35,8 @@ DECIMAL_DIGITS = 28
 
 # JSON has no NaN, so answers and requests contain this text in its place.
 NAN_WORD = "NaN"
+# NaN isn't equal to itself, so a dict would count two NaN objects as two values. `normal` returns this one for each.
+NAN = math.nan
 
 Convert = Callable[[Any], Any]
 # A function that raises `InvalidInputError` for a value that it refuses.
@@ -70,6 +73,19 @@ def unchanged(_dtype: object) -> Convert:
 def same(value: Any) -> Any:
     """Return the value."""
     return value
+
+
+def normal(value: Any) -> Any:
+    """Return a stored value in the form that all values equal to it have: with one NaN, and with 0.0 for -0.0."""
+    match value:
+        case float():
+            return value + 0.0 if value == value else NAN  # noqa: PLR0124 (NaN only)
+        case list():
+            return [normal(item) for item in value]
+        case dict():
+            return {key: normal(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def _unchecked(_dtype: object) -> None:

@@ -69,6 +69,7 @@ def every_function(window: Window, source: DatasetSpec, tag: str) -> list[Aggreg
         add(FUNCTION.EXP_DECAY_SUM, of, half_life_us=3 * SECOND)
     for function in (FUNCTION.LAST_K, FUNCTION.FIRST_K):
         add(function, "l", limit=2, dedup=True)
+        add(function, "x", limit=2, dedup=True)
         add(function, "p", limit=3, dedup=False)
         for of in ("s", "n"):
             for dedup in (False, True):
@@ -197,7 +198,7 @@ def fresh_random() -> random.Random:
 def random_change(case_: Case, rng: random.Random) -> SourceChange:
     """Return a change near the edges of windows and tiles, for a table sometimes a delete."""
     time_us = rng.randrange(-10, 60) * SECOND // 2 + rng.choice([0, 0, 0, 1, -1, 400_000])
-    nested = [rng.choice([None, 0.5, 1.0, float("nan")]) for _ in range(rng.randrange(3))]
+    nested = [rng.choice([None, 0.0, -0.0, 0.5, float("nan")]) for _ in range(rng.randrange(3))]
     row: dict[str, object] = {
         "g": rng.choice("ab"),
         "n": rng.choice([None, None, 0, 1, 2, 3, -7, 2**62]),

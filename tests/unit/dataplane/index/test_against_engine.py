@@ -186,8 +186,9 @@ def agrees(spec: Any, value: object, wanted: object, *, exact: bool) -> bool:
 def same(left: object, right: object) -> bool:
     if isinstance(left, list) and isinstance(right, (list, tuple)):
         return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
-        return math.isnan(right)
+    if isinstance(left, float) and isinstance(right, float):
+        # Zeros of other signs are equal, but shown differently.
+        return math.isnan(right) if math.isnan(left) else str(left) == str(right)
     return type(left) is type(right) and left == right
 
 

@@ -10,6 +10,7 @@ from caraway.compute.reference.aggregates.numbers import Number, number_of, rank
 from caraway.compute.reference.tables import identity
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import INT, DataType
+from caraway.dtypes.values import normal
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 
 # A decayed sum whose magnitude is below e^-25 is returned as 0. The index of the server, with which this engine is
@@ -76,10 +77,10 @@ def _listed(spec: AggregateSpec, samples: Iterable[Sample]) -> list[Any]:
 
 
 def _distinct(values: Iterable[Any]) -> Iterable[Any]:
-    """Return each value once, at its first position."""
+    """Return each value once, at its first position; its form doesn't show which of equal values came first."""
     firsts: dict[object, Any] = {}
     for value in values:
-        firsts.setdefault(identity(value), value)
+        firsts.setdefault(identity(value), normal(value))
     return firsts.values()
 
 

@@ -17,6 +17,7 @@ from caraway.compute.reference.aggregates.numbers import number_of, rank, rounde
 from caraway.compute.reference.aggregates.windows import Life
 from caraway.compute.reference.tables import identity
 from caraway.dtypes.types import INT, DataType, DecimalType, FloatType, base_type
+from caraway.dtypes.values import normal
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.process.exact_sums import Moments
 
@@ -191,7 +192,7 @@ class _Listed:
 
     def enter(self, position: int, sample: Sample) -> None:
         if not (self._spec.dropnull and sample.value is None):
-            self._values[position] = sample.value
+            self._values[position] = normal(sample.value) if self._once else sample.value
             self._change(position, sample.value, insort)
 
     def leave(self, position: int, sample: Sample) -> None:

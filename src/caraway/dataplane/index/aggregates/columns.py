@@ -1,6 +1,5 @@
 """Functions that turn stored values of a column into values for partial aggregates."""
 
-import math
 from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any
@@ -18,12 +17,8 @@ from caraway.dtypes.types import (
     base_type,
     stored_type,
 )
-from caraway.dtypes.values import same
+from caraway.dtypes.values import normal, same
 from caraway.errors import InvalidInputError
-
-# Every NaN is replaced by this one object. NaN isn't equal to itself, so a dict would count two NaN objects as two
-# values.
-NAN = math.nan
 
 Read = Callable[[Any], Any]
 
@@ -83,16 +78,16 @@ def identity_reader(name: str, dtype: DataType) -> Read:
     plain = _plain_type(dtype)
     if plain is float:
         read = number_reader(name, dtype)
-        return lambda value: _one_nan(read(value))
+        return lambda value: normal(read(value))
     if plain is None:
-        return lambda value: None if value is None else _ENCODE(_normal(value))
+        return lambda value: None if value is None else _ENCODE(normal(value))
     family, _ = family_of(dtype)
     return lambda value: value if value is None or type(value) is plain else _refused(name, value, family)
 
 
 def restorer(dtype: DataType) -> Callable[[Any], Hashable]:
     """Return a function that restores an identity from what was read from a tile."""
-    return _one_nan if _plain_type(dtype) is float else same
+    return normal if _plain_type(dtype) is float else same
 
 
 def shower(dtype: DataType) -> Read:
@@ -150,20 +145,3 @@ def _mistyped(name: str, value: object, family: Family) -> InvalidInputError:
 
 def _refused(name: str, value: object, family: Family) -> Any:
     raise _mistyped(name, value, family)
-
-
-def _one_nan(value: Any) -> Any:
-    return value if value == value else NAN  # noqa: PLR0124 (NaN only)
-
-
-def _normal(value: Any) -> Any:
-    """Return a value with one NaN and without signed zeros, so that equal values have equal bytes."""
-    match value:
-        case float():
-            return value + 0.0 if value == value else NAN  # noqa: PLR0124 (NaN only)
-        case list():
-            return [_normal(item) for item in value]
-        case dict():
-            return {key: _normal(item) for key, item in value.items()}
-        case _:
-            return value
