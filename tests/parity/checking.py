@@ -79,12 +79,18 @@ class Checked:
     differing: Mapping[int, Difference]
 
 
-def check_seeds(machinery: Machinery, seeds: Sequence[int], tell: Callable[[str], None]) -> Checked:
-    """Run the cases of seeds, and make those that differ small."""
+def check_seeds(
+    machinery: Machinery,
+    seeds: Sequence[int],
+    tell: Callable[[str], None],
+    keep: Callable[[int], None] = lambda _: None,
+) -> Checked:
+    """Run the cases of seeds, and make those that differ small, after `keep` has got their seeds."""
     found = run_together(machinery, [case_of(seed) for seed in seeds])
     for seed, answers in found.undefined.items():
         tell(f"seed {seed}: {answers} answers are right in another order of ties of a join of tables")
     for difference in found.differing:
+        keep(difference.part.case.seed)
         tell(
             f"seed {difference.part.case.seed} differs: {difference.dataset}, {difference.question}, to be made smaller"
         )

@@ -35,11 +35,16 @@ class Kept(msgspec.Struct, frozen=True):
     traces: str
 
 
-def keep(seed: int, smallest: Difference) -> None:
-    """Write a seed, and the smallest case to which it was reduced."""
+def keep_seed(seed: int) -> None:
+    """Write a seed that failed, at once: the reduction of its case takes minutes, and may fail itself."""
     if seed not in seeds():
         with SEEDS.open("a") as file:
             file.write(f"{seed}\n")
+
+
+def keep(seed: int, smallest: Difference) -> None:
+    """Write a seed, and the smallest case to which it was reduced."""
+    keep_seed(seed)
     case = smallest.part.case
     graph = encode_commit(CommitRequest(message="", graph=case.graph))
     kept = Kept(seed, told(smallest).splitlines(), _text(graph), _text(msgspec.msgpack.encode(case.traces)))

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from tests.parity.checking import check_seeds
 from tests.parity.crash_run import crash_run
 from tests.parity.crashes import Victim
-from tests.parity.keeping import BATCH, keep
+from tests.parity.keeping import BATCH, keep, keep_seed
 from tests.parity.replay import tell
 from tests.parity.streaming import machinery
 from tests.parity.telling import told
@@ -30,7 +30,7 @@ def soak(minutes: float) -> int:
                 if time.monotonic() >= deadline:
                     break
                 seeds = SystemRandom().sample(range(10**6), BATCH)
-                checked = check_seeds(engines, seeds, tell)
+                checked = check_seeds(engines, seeds, tell, keep=keep_seed)
                 for seed, smallest in checked.differing.items():
                     keep(seed, smallest)
                     tell(told(smallest))
