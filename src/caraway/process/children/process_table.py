@@ -39,8 +39,9 @@ def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0)
             family += process.children(recursive=True)
     for process in found:
         with contextlib.suppress(psutil.Error):
-            # Postgres, Python and the JVM all end in good order on SIGINT.
-            process.send_signal(signal.SIGINT)
+            # After SIGTERM Postgres waits until every client has left, but it ends at once on SIGINT. The JVM ignores
+            # SIGINT if a shell has started the stack in the background.
+            process.send_signal(signal.SIGINT if process.name().startswith("postgres") else signal.SIGTERM)
     _, alive = psutil.wait_procs(family, timeout=seconds)
     for process in alive:
         with contextlib.suppress(psutil.Error):

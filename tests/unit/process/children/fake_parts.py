@@ -14,8 +14,7 @@ from caraway.process.children.runner import Runner
 # Writes a file when it is ready, and ends on request.
 FAITHFUL = """
 import pathlib, signal, sys
-# A shell that starts the tests in the background has them and their children ignore SIGINT.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("working", flush=True)
 pathlib.Path(sys.argv[1]).write_text("ready")
