@@ -30,6 +30,8 @@ def soak(minutes: float) -> int:
                 if time.monotonic() >= deadline:
                     break
                 seeds = SystemRandom().sample(range(10**6), BATCH)
+                # An error of the run itself is to be repeated, too.
+                tell(f"seeds {' '.join(map(str, seeds))}")
                 checked = check_seeds(engines, seeds, tell, keep=keep_seed)
                 for seed, smallest in checked.differing.items():
                     keep(seed, smallest)
