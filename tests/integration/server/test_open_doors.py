@@ -293,7 +293,7 @@ def evil_tables(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 # Each case takes two trials, a commit and their processes.
-VARIANT = pytest.mark.full(reason="a variant of an answer; each run has the first and the last one")
+VARIANT = pytest.mark.full(reason="a variant of an answer; each run has others")
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=VARIANT) for number in range(1, 6)), 6])

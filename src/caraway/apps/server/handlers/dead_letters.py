@@ -41,7 +41,7 @@ OUTCOME_S, OUTCOME_POLL_S = 10.0, 0.1
 # The most characters of a reason in the list; the answer about a single dead letter has all of them.
 REASON = 300
 
-# The members of a dead letter that no answer of the API has, since only the server itself needs them.
+# The members of a dead letter that the answer about it leaves out, since only the server itself needs them.
 HIDDEN = frozenset({"topic", "change", "sink_id"})
 
 Json = dict[str, object]
